@@ -1,0 +1,42 @@
+"""Forward dynamics by articulated bodies, O(n) (Featherstone 2008, section 7.3; Jain, SOA-FD and SKO-FD)."""
+
+from __future__ import annotations
+
+import jax
+
+from dynax.algorithms._articulated import eliminate, slot_rows
+from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
+from dynax.algorithms._kinematics import kinematics
+from dynax.algorithms._setup import setup
+from dynax.model import Model
+from dynax.model.checks import as_state
+
+
+def aba(model: Model, q, v, tau, external=None) -> jax.Array:
+    """Accelerations for trailing batch axes."""
+    s = setup(model, q, v)
+    kin = kinematics(model, s, v, accelerations=True, gravity=True)
+    inertias = world_inertias(s, kin)
+    forces = net_forces(s, kin, inertias, external)
+    return eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau - passive_force(model, q, v))
+
+
+_aba = jax.jit(aba)
+
+
+def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
+    """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
+
+    Solves `M(q) a + bias(q, v, external) = tau` without forming `M`; Featherstone (2008), section 7.3, one motion column
+    at a time. Armature, damping, dry friction and springs take part as in `inverse_dynamics`.
+
+    **Arguments:**
+
+    - `q`: configuration, shape `(nq,)`; quaternions of unit length.
+    - `v`, `tau`: velocity [m/s, rad/s] and joint force [N, N m], shape `(nv,)`.
+    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m, N].
+
+    **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
+    armature, which `model.report` names.
+    """
+    return _aba(model, *as_state(model, q=q, v=v, tau=tau, external=external))

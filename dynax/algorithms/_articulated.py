@@ -1,0 +1,172 @@
+"""Articulated inertias: the Kalman filter along the body, one motion column at a time (Featherstone 2008, section 7.3;
+Jain, ABI-*, SOA-FD).
+
+    inward    P = I + sum over children of phi P+ phi*      U = P s     D = s.U + armature
+              g = U / sqrt(D)      P+ = P - g g^T           w = (tau - s.z) / sqrt(D)      z+ = z + g w
+    outward   a+ = phi* a_p        a = (w - g.a+) / sqrt(D)                                 a_i = a+ + s a
+
+A joint with several freedoms is several columns with nothing between them, which is exactly its block elimination. The
+bias is outside: forces enter as `z`, and the accelerations of this recursion are what comes on top of the bias.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dynax.algorithms._bodies import per_velocity, stacked
+from dynax.algorithms._kinematics import columns
+from dynax.algorithms._layout import Parts
+from dynax.algorithms._setup import Setup
+from dynax.model import Model
+from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Scalar, Vec3
+from dynax.spatial.column import Column
+from dynax.sweep import take_rows
+
+
+class Slots(NamedTuple):
+    """What the recursions read, in slot rows."""
+
+    column: Column
+    offset: Vec3
+    armature: Scalar
+
+
+class Gains(NamedTuple):
+    """The factor of the mass matrix, in slot rows: Kalman gains `g = U / sqrt(D)` and the roots `sqrt(D)`."""
+
+    gain: Force
+    root: Scalar
+
+
+def slot_rows(model: Model, s: Setup, kin: Parts, locked: np.ndarray | None = None) -> Slots:
+    """Columns, offsets and armatures in slot rows; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
+    velocity = s.layout.slot_velocity
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
+    held = velocity < 0 if locked is None else (velocity < 0) | locked[np.maximum(velocity, 0)]
+    shape = (-1,) + (1,) * len(s.batch)
+    # A slot without freedom is a zero column with unit armature: its gain is zero and nothing divides by zero.
+    own = take_rows(armature, np.where(held, -1, velocity)) + jnp.asarray(held, s.dtype).reshape(shape)
+    column = columns(model, s, kin.rows.rotation)
+    if locked is not None and np.any(held & (velocity >= 0)):
+        keep = jnp.asarray(~held, s.dtype).reshape(shape)
+        column = jax.tree.map(lambda a: a * keep, column)
+    return Slots(column, s.layout.to_slots(kin.rows.offset, s.layout.slot_first), own)
+
+
+def articulate(handed: ArticulatedInertia, inertia: RigidInertia, x: Slots) -> tuple[ArticulatedInertia, Gains]:
+    """One column eliminated from the articulated inertia of its body: `P+` and the gain."""
+    p = handed + inertia
+    u = x.column.image(p)
+    root = jnp.sqrt(x.column.dot(u) + x.armature)
+    gain = u / root
+    return p.downdate(gain), Gains(gain, root)
+
+
+def innovate(z: Force, x: Slots, gains: Gains, tau: Scalar) -> tuple[Force, Scalar]:
+    """The whitened innovation of one column, and the force that passes on."""
+    w = (tau - x.column.dot(z)) / gains.root
+    return z + gains.gain * w, w
+
+
+def accelerate(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, Scalar]:
+    """One column's acceleration from its parent's: the smoother."""
+    slot, gains, w = x
+    before = parent.shift(slot.offset)
+    rate = (w - gains.gain.dot(before)) / gains.root
+    return slot.column.add(before, rate), rate
+
+
+def eliminate(model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Parts, tau: jax.Array, locked=None):
+    """Accelerations from joint forces in one inward and one outward walk, shape `(nv, *batch)` (the fused recursion)."""
+    zero = jnp.zeros(s.batch, s.dtype)
+    xs = (
+        slots,
+        s.layout.to_slots(inertias.rows, s.layout.slot_last),
+        s.layout.to_slots(forces.rows, s.layout.slot_last),
+        slot_scalars(s, tau),
+    )
+
+    def inward(handed, x):
+        (p, z), (slot, inertia, force, torque) = handed, x
+        p, gains = articulate(p, inertia, slot)
+        z, w = innovate(z + force, slot, gains, torque)
+        return (p.shift_to_parent(slot.offset), z.shift_to_parent(slot.offset)), (gains, w)
+
+    (p, z), (gains, w) = s.layout.slots.gather(inward, (ArticulatedInertia.zero(zero), Force.zero(zero)), xs)
+    inverse = RootInertia.of(model, s, p, inertias.roots)
+    free = not len(s.layout.topology.free_roots)
+    if free or (locked is not None and locked[s.layout.root_velocity].any()):
+        base = jnp.zeros((len(s.layout.root_velocity), *s.batch), s.dtype)
+    else:
+        force = jax.tree.map(lambda a, b: a + b[1:], forces.roots, z)
+        base = inverse.solve(s, tau[s.layout.root_velocity] - root_forces(s, force))
+    rows = s.layout.slots.scatter(accelerate, base_accelerations(s, base), (slots, gains, w))
+    return s.layout.velocity_order(base, rows)
+
+
+def slot_scalars(s: Setup, x: jax.Array) -> jax.Array:
+    """Entries of a vector over freedoms in slot rows, zeros where there is none."""
+    return take_rows(x, s.layout.slot_velocity)
+
+
+def root_forces(s: Setup, force: Force) -> jax.Array:
+    """Forces on the free roots in their own axes, shape `(6 k, *batch)`."""
+    own = stacked(force.rotate_back(s.root_rotation))
+    return own.reshape(-1, *own.shape[2:])
+
+
+def base_accelerations(s: Setup, own: jax.Array) -> Motion:
+    """The bases' accelerations in world axes: zero for the world, then the free roots' from their own axes."""
+    six = own.reshape(-1, 6, *own.shape[1:])
+    motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(s.root_rotation)
+    return jax.tree.map(lambda a: jnp.concatenate([jnp.zeros_like(a, shape=(1, *a.shape[1:])), a]), motion)
+
+
+class RootInertia(NamedTuple):
+    """The articulated inertias of the free roots in their own axes, shape `(6, 6, k, *batch)`."""
+
+    matrix: jax.Array
+
+    @staticmethod
+    def of(model: Model, s: Setup, handed: ArticulatedInertia, inertia: RigidInertia) -> RootInertia:
+        total = (jax.tree.map(lambda a: a[1:], handed) + inertia).rotate(s.root_rotation.T)
+        rows = jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in total.rows])
+        count = len(s.layout.topology.free_roots)
+        armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch)))[s.layout.root_velocity]
+        own = jnp.moveaxis(armature.reshape(count, 6, *armature.shape[1:]), 0, 1)
+        eye = jnp.eye(6, dtype=rows.dtype).reshape((6, 6) + (1,) * (rows.ndim - 2))
+        return RootInertia(rows + eye * own[None].astype(rows.dtype))
+
+    def solve(self, s: Setup, rhs: jax.Array) -> jax.Array:
+        """Accelerations `(6 k, *batch)` from forces `(6 k, *batch)`, both in the roots' own axes."""
+        own = jnp.moveaxis(rhs.reshape(-1, 6, *rhs.shape[1:]), 0, 1)
+        solution = gauss_jordan(self.matrix, own[:, None])[:, 0]
+        return jnp.moveaxis(solution, 0, 1).reshape(rhs.shape)
+
+    def inverse(self) -> jax.Array:
+        eye = jnp.eye(6, dtype=self.matrix.dtype).reshape((6, 6) + (1,) * (self.matrix.ndim - 2))
+        return gauss_jordan(self.matrix, eye + jnp.zeros_like(self.matrix))
+
+
+def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`a^-1 b` for symmetric positive definite `a`, shapes `(n, n, *batch)` and `(n, m, *batch)`, one loop over pivots.
+
+    Written out because library solvers want the batch in front, which costs more than the solution (n is 6 here).
+    """
+    n = a.shape[0]
+    x = jnp.concatenate([a, b], axis=1)
+    unit = jnp.eye(n, dtype=a.dtype).reshape((n, n) + (1,) * (a.ndim - 2))
+
+    def pivot(x: jax.Array, k_unit) -> tuple[jax.Array, None]:
+        k, e = k_unit
+        row = lax.dynamic_index_in_dim(x, k, 0, keepdims=False)
+        row = row / lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
+        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False) - e
+        return x - column[:, None] * row[None], None
+
+    return lax.scan(pivot, x, (jnp.arange(n), unit))[0][:, n:]

@@ -1,0 +1,52 @@
+"""Loading a model from a file or from XML text."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from dynax.errors import ModelError
+from dynax.io.urdf import read_urdf
+from dynax.model import Model
+
+
+def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
+    """Load a URDF or an MJCF, told apart by its content.
+
+    **Arguments:**
+
+    - `source`: a path, or the XML text itself.
+    - `root`: for a URDF, whether its root link is `"fixed"` to the world or `"free"`. An MJCF says so itself.
+
+    No mesh, no ROS and no network is needed; MJCF needs the `mujoco` package (`pip install "dynax[mjcf]"`). What cannot
+    be read raises `dx.ModelError` with file, line, element, reason and remedy; what was odd but could be loaded is
+    listed in `model.report`.
+    """
+    if root not in ("fixed", "free"):
+        raise ValueError(f"`root` must be 'fixed' or 'free', got {root!r}")
+    text: str | bytes
+    if isinstance(source, str) and "<" in source:
+        text, file = source, None
+    else:
+        path = Path(source)
+        file = str(path)
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise ModelError(
+                f"cannot be read: {error.strerror}", file=file, hint="check the path; XML text must contain a '<'"
+            ) from None
+    if _root_element(text) in (b"mujoco", b"mujocoinclude"):
+        from dynax.io.mjcf import read_mjcf
+
+        return read_mjcf(text, file=file).build()
+    return read_urdf(text, file=file, root=root).build()
+
+
+def _root_element(text: str | bytes) -> bytes:
+    """The name of the first element, past the declaration and comments; empty when there is none."""
+    data = text.encode() if isinstance(text, str) else text
+    data = re.sub(rb"<!--.*?-->|<\?.*?\?>|<!.*?>", b"", data, flags=re.S)
+    match = re.search(rb"<\s*([A-Za-z_][\w.-]*)", data)
+    return match.group(1) if match else b""

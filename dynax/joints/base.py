@@ -1,0 +1,203 @@
+"""What a joint is: a pose, motion columns, a bias and a manifold. Algorithms know nothing else about joints.
+
+A joint connects a frame on its predecessor (the parent body) with a frame on its successor (the body it carries). Every
+joint is written in its canonical frame, hinge along z, exactly as in Featherstone (2008), table 4.1; `frame` turns that
+frame into the user's axes. The functions here work on components (see `dynax.spatial.components`): `q`, `v` and
+`parameters` are tuples with one entry per coordinate, each an array over all joints of the type and any batch.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.spatial import Mat3, Motion, Scalar, Vec3
+
+Coordinates = tuple[Scalar, ...]
+
+
+class JointMotion(NamedTuple):
+    """The motion of successors relative to predecessors, for all joints of one type.
+
+    `rotation` turns successor components into predecessor components, `translation` is the successor's origin in
+    predecessor axes; `columns` (one per freedom), `velocity = S v + sigma` and `bias = S_ring v + sigma_ring` are in
+    successor axes about the successor's origin. A `bias` of `None` is structurally zero.
+    """
+
+    rotation: Mat3
+    translation: Vec3
+    columns: tuple[Motion, ...]
+    velocity: Motion
+    bias: Motion | None
+
+
+class AbstractJoint(abc.ABC):
+    """A joint type. To write one's own, give `nq`, `nv` and `pose`; the rest follows by differentiation when `nq == nv`.
+
+    Subclasses are frozen, hashable dataclasses whose fields are what the user chooses (axes, pitch, radius). What
+    varies continuously is handed to the model as `parameters`, which are differentiable leaves, and as `frame`.
+    """
+
+    nq: ClassVar[int]
+    nv: ClassVar[int]
+
+    #: How far one unit of the coordinate turns about z and moves along z, for joints that are screws along z.
+    @property
+    def screw(self) -> tuple[float, float] | None:
+        return None
+
+    @property
+    def frame(self) -> np.ndarray:
+        """The canonical frame in the user's axes, a rotation matrix: its z column is the hinge."""
+        return np.eye(3)
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """Continuous parameters other than axes (pitch, radius)."""
+        return ()
+
+    @property
+    def canonical(self) -> AbstractJoint:
+        """The joint without its continuous parameters and axes: what is static about it."""
+        return self
+
+    @abc.abstractmethod
+    def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
+        """Rotation (successor to predecessor) and translation (of the successor's origin, predecessor axes)."""
+
+    def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
+        """The motion columns `S`, in successor axes: by default the derivatives of the pose."""
+        if self.nq != self.nv:
+            raise NotImplementedError(f"{type(self).__name__}: nq != nv, so `columns` must be given")
+        return tuple(self.pose_rate(q, unit, parameters, time) for unit in _units(q))
+
+    def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> Motion | None:
+        """`S_ring v`, in successor axes: by default the derivative of the columns along the motion."""
+        if self.nv == 0:
+            return None
+        rate = jax.jvp(lambda q: self.columns(q, parameters, time), (q,), (self.rate(q, v, parameters),))[1]
+        return combine(rate, v)
+
+    def motion(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> JointMotion:
+        """Everything an algorithm asks of the joint."""
+        rotation, translation = self.pose(q, parameters, time)
+        columns = self.columns(q, parameters, time)
+        return JointMotion(rotation, translation, columns, combine(columns, v), self.bias(q, v, parameters, time))
+
+    def pose_rate(self, q: Coordinates, rate: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
+        """The velocity of the successor, in its axes, when the coordinates change at `rate`."""
+        (rotation, _), rates = jax.jvp(lambda q: self.pose(q, parameters, time), (q,), (rate,))
+        return body_velocity(rotation, *rates)
+
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        """The derivative of `q` when the joint moves with velocity `v` (`qdfn`, eq. 3.7)."""
+        zero = tuple(jnp.zeros_like(x) for x in v)
+        return jax.jvp(lambda dv: self.integrate(q, dv, parameters), (zero,), (v,))[1]
+
+    def neutral(self) -> tuple[float, ...]:
+        """The configuration in which the two frames coincide (where the joint has one)."""
+        return (0.0,) * self.nq
+
+    def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
+        """The configuration reached from `q` by the tangent vector `dv`."""
+        return tuple(a + b for a, b in zip(q, dv, strict=True))
+
+    def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
+        """The tangent vector that leads from `q0` to `q1`."""
+        return tuple(b - a for a, b in zip(q0, q1, strict=True))
+
+    def normalize(self, q: Coordinates) -> Coordinates:
+        """The nearest valid configuration."""
+        return q
+
+    def sample(self, uniform: Coordinates) -> Coordinates:
+        """A configuration from `nq` numbers uniform in (-1, 1)."""
+        return uniform
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+def body_velocity(rotation: Mat3, rotation_rate: Mat3, translation_rate: Vec3) -> Motion:
+    """The velocity in body axes of a frame whose pose changes at the given rates."""
+    w = rotation.T @ rotation_rate
+    angular = Vec3(w.zy - w.yz, w.xz - w.zx, w.yx - w.xy) * 0.5
+    return Motion(angular, rotation.transpose_apply(translation_rate))
+
+
+def combine(columns: Sequence[Motion], v: Coordinates) -> Motion:
+    """`S v`."""
+    total = columns[0] * v[0]
+    for column, rate in zip(columns[1:], v[1:], strict=True):
+        total = total + column * rate
+    return total
+
+
+def constant_columns(indices: Sequence[int]) -> tuple[Motion, ...]:
+    """Unit columns: `e_0 .. e_2` angular, `e_3 .. e_5` linear."""
+
+    def unit(index: int) -> Motion:
+        entries = [float(k == index) for k in range(6)]
+        return Motion(Vec3(*entries[:3]), Vec3(*entries[3:]))
+
+    return tuple(unit(index) for index in indices)
+
+
+def _units(q: Coordinates) -> list[Coordinates]:
+    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in q))
+    dtype = jnp.result_type(*q)
+    return [tuple(jnp.full(shape, float(j == k), dtype) for j in range(len(q))) for k in range(len(q))]
+
+
+def unit_vector(axis: Sequence[float], what: str) -> tuple[float, float, float]:
+    """`axis` scaled to length one; an axis that is none raises."""
+    a = np.asarray(axis, dtype=np.float64)
+    if a.shape != (3,) or not np.all(np.isfinite(a)):
+        raise ValueError(f"{what} must be three finite numbers, got {axis!r}")
+    length = float(np.linalg.norm(a))
+    if length == 0.0:
+        raise ValueError(f"{what} is zero: it must point along the joint, for example (0, 0, 1)")
+    x, y, z = (float(x) for x in a / length)
+    return (x, y, z)
+
+
+def frame_along(z: Sequence[float], x: Sequence[float] | None = None) -> np.ndarray:
+    """A rotation matrix whose third column is `z`; its first is `x` where given, else any perpendicular one."""
+    z = np.asarray(z, dtype=np.float64)
+    if x is None:
+        if z[2] == 1.0:
+            return np.eye(3)
+        y = np.cross(z, np.eye(3)[int(np.argmin(np.abs(z)))])
+        y /= np.linalg.norm(y)
+        return np.stack([np.cross(y, z), y, z], axis=1)
+    x = np.asarray(x, dtype=np.float64)
+    return np.stack([x, np.cross(z, x), z], axis=1)
+
+
+@dataclass(frozen=True, repr=False)
+class AxisJoint(AbstractJoint):
+    """A joint about or along one axis, fixed in both bodies.
+
+    **Arguments:**
+
+    - `axis`: its direction in the body's axes; scaled to unit length, zero raises `ValueError`.
+    """
+
+    axis: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "axis", unit_vector(self.axis, f"{type(self).__name__}: `axis`"))
+
+    @property
+    def frame(self) -> np.ndarray:
+        return frame_along(self.axis)
+
+    @property
+    def canonical(self) -> AbstractJoint:
+        return type(self)()

@@ -1,0 +1,73 @@
+"""The planar joint (table 4.1 with the errata of example 4.5: velocity variables in successor axes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.joints.base import AbstractJoint, Coordinates, constant_columns, frame_along, unit_vector
+from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3, exp_translation, log_translation
+
+
+@dataclass(frozen=True, repr=False)
+class Planar(AbstractJoint):
+    """Motion in the plane with the given `normal`.
+
+    `q = [angle, x, y]` with the position in predecessor axes, so that a body that spins far away has bounded rates;
+    `v = [omega, vx, vy]`, the velocity of the successor's origin in its own axes. The x and y axes are those of a
+    right-handed frame whose z is `normal`; for `normal = (0, 0, 1)` they are the body's own.
+    """
+
+    nq: ClassVar[int] = 3
+    nv: ClassVar[int] = 3
+    normal: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "normal", unit_vector(self.normal, "Planar: `normal`"))
+
+    @property
+    def frame(self) -> np.ndarray:
+        return frame_along(self.normal)
+
+    @property
+    def canonical(self) -> Planar:
+        return Planar()
+
+    def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
+        angle, x, y = q
+        return Mat3.identity(angle).rotate_z(jnp.cos(angle), jnp.sin(angle)), Vec3(x, y, jnp.zeros_like(x))
+
+    def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
+        return constant_columns((2, 3, 4))
+
+    def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> None:
+        return None
+
+    def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
+        angle, x, y = q
+        zero = jnp.zeros_like(angle)
+        step = exp_translation(Vec3(zero, zero, dv[0]), Vec3(dv[1], dv[2], zero))
+        c, s = jnp.cos(angle), jnp.sin(angle)
+        return angle + dv[0], x + c * step.x - s * step.y, y + s * step.x + c * step.y
+
+    def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
+        angle, x, y = (b - a for a, b in zip(q0, q1, strict=True))
+        c, s = jnp.cos(q0[0]), jnp.sin(q0[0])
+        zero = jnp.zeros_like(angle)
+        # The angle is not wrapped: turns count, as they do for a revolute joint. The chord is that of the wrapped turn.
+        turn = Quaternion(jnp.cos(0.5 * angle), zero, zero, jnp.sin(0.5 * angle)).log()
+        step = log_translation(turn, Vec3(c * x + s * y, c * y - s * x, zero))
+        scale = _winding(angle, turn.z)
+        return angle, step.x * scale, step.y * scale
+
+    def sample(self, uniform: Coordinates) -> Coordinates:
+        return jnp.pi * uniform[0], uniform[1], uniform[2]
+
+
+def _winding(angle: Scalar, wrapped: Scalar) -> Scalar:
+    """The linear part of a planar twist grows with the turns it makes for the same chord: `angle / wrapped`."""
+    same = jnp.abs(angle - wrapped) < 1e-3
+    return jnp.where(same, 1.0, angle / jnp.where(same, 1.0, wrapped))

@@ -1,0 +1,83 @@
+"""Joints with one freedom that are screws along their axis: revolute, prismatic, helical (table 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from dynax.joints.base import AxisJoint, Coordinates
+from dynax.spatial import Mat3, Motion, Scalar, Vec3
+
+
+@dataclass(frozen=True, repr=False)
+class _Screw(AxisJoint):
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+
+    def _rates(self, parameters: Coordinates) -> tuple[Scalar, Scalar]:
+        """How far one unit of the coordinate turns [rad] and moves [m]."""
+        raise NotImplementedError
+
+    def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
+        turn, slide = self._rates(parameters)
+        zero = jnp.zeros_like(q[0])
+        rotation = Mat3.identity(q[0]).rotate_z(jnp.cos(turn * q[0]), jnp.sin(turn * q[0]))
+        return rotation, Vec3(zero, zero, slide * q[0])
+
+    def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
+        turn, slide = self._rates(parameters)
+        zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
+        return (Motion(Vec3(zero, zero, one * turn), Vec3(zero, zero, one * slide)),)
+
+    def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> None:
+        return None
+
+
+@dataclass(frozen=True, repr=False)
+class Revolute(_Screw):
+    """Rotation about `axis`: `q` is the angle [rad]."""
+
+    @property
+    def screw(self) -> tuple[float, float]:
+        return (1.0, 0.0)
+
+    def _rates(self, parameters: Coordinates) -> tuple[Scalar, Scalar]:
+        return 1.0, 0.0
+
+    def sample(self, uniform: Coordinates) -> Coordinates:
+        return (jnp.pi * uniform[0],)
+
+
+@dataclass(frozen=True, repr=False)
+class Prismatic(_Screw):
+    """Translation along `axis`: `q` is the displacement [m]."""
+
+    @property
+    def screw(self) -> tuple[float, float]:
+        return (0.0, 1.0)
+
+    def _rates(self, parameters: Coordinates) -> tuple[Scalar, Scalar]:
+        return 0.0, 1.0
+
+
+@dataclass(frozen=True, repr=False)
+class Helical(_Screw):
+    """A screw about `axis` that advances `pitch` [m/rad]: `q` is the angle [rad]; zero pitch is revolute."""
+
+    pitch: float = 0.0
+
+    @property
+    def screw(self) -> tuple[float, float]:
+        return (1.0, self.pitch)
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        return (self.pitch,)
+
+    def _rates(self, parameters: Coordinates) -> tuple[Scalar, Scalar]:
+        return 1.0, parameters[0]
+
+    def sample(self, uniform: Coordinates) -> Coordinates:
+        return (jnp.pi * uniform[0],)

@@ -1,0 +1,59 @@
+"""The universal joint `Rz(a) Ry(b)` (Jain, table 2.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.joints.base import AbstractJoint, Coordinates, unit_vector
+from dynax.spatial import Mat3, Motion, Scalar, Vec3
+
+
+@dataclass(frozen=True, repr=False)
+class Universal(AbstractJoint):
+    """Rotation about `first`, then about `second`: `q = [a, b]`, the two angles [rad], `v` their rates.
+
+    The two axes are given in the body's axes at zero angles and must be perpendicular.
+    """
+
+    nq: ClassVar[int] = 2
+    nv: ClassVar[int] = 2
+    first: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    second: tuple[float, float, float] = (0.0, 1.0, 0.0)
+
+    def __post_init__(self):
+        for name in ("first", "second"):
+            object.__setattr__(self, name, unit_vector(getattr(self, name), f"Universal: `{name}`"))
+        if abs(np.dot(self.first, self.second)) > 1e-9:
+            raise ValueError(f"Universal: axes {self.first} and {self.second} must be perpendicular")
+
+    @property
+    def frame(self) -> np.ndarray:
+        y, z = np.asarray(self.second), np.asarray(self.first)
+        return np.stack([np.cross(y, z), y, z], axis=1)
+
+    @property
+    def canonical(self) -> Universal:
+        return Universal()
+
+    def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
+        (ca, sa), (cb, sb) = ((jnp.cos(x), jnp.sin(x)) for x in q)
+        zero = jnp.zeros_like(q[0])
+        return Mat3(ca * cb, -sa, ca * sb, sa * cb, ca, sa * sb, -sb, zero, cb), Vec3(zero, zero, zero)
+
+    def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
+        zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
+        still = Vec3(zero, zero, zero)
+        return Motion(Vec3(-jnp.sin(q[1]), zero, jnp.cos(q[1])), still), Motion(Vec3(zero, one, zero), still)
+
+    def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
+        zero, product = jnp.zeros_like(q[0]), v[0] * v[1]
+        return Motion(
+            Vec3(-jnp.cos(q[1]) * product, zero, -jnp.sin(q[1]) * product), Vec3(zero, zero, zero)
+        )
+
+    def sample(self, uniform: Coordinates) -> Coordinates:
+        return jnp.pi * uniform[0], jnp.pi * uniform[1]

@@ -1,0 +1,347 @@
+"""Building a model body by body, checking each as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dynax.errors import ModelError
+from dynax.joints import AbstractJoint, Weld
+from dynax.model.model import Model
+from dynax.model.structure import Finding, Structure, close_names
+from dynax.spatial import SpatialInertia, Transform
+from dynax.topology import Topology
+
+WORLD = "world"
+
+
+@dataclass(frozen=True)
+class BodyRecord:
+    """One body as it was described: what a builder collects and an edit rewrites."""
+
+    name: str
+    parent: str
+    joint: AbstractJoint
+    """Without axes and parameters, which follow."""
+    joint_name: str
+    placement: Transform
+    hinge: Transform
+    parameters: tuple[float, ...]
+    inertia: SpatialInertia
+    armature: np.ndarray
+    damping: np.ndarray
+    friction_loss: np.ndarray
+    stiffness: np.ndarray
+    spring_reference: np.ndarray
+    position_limits: np.ndarray
+    velocity_limits: np.ndarray
+    effort_limits: np.ndarray
+
+
+@dataclass(frozen=True)
+class FrameRecord:
+    name: str
+    body: str
+    placement: Transform
+
+
+@dataclass(frozen=True)
+class CouplingRecord:
+    joint: str
+    source: str
+    ratio: float
+    offset: float
+
+
+@dataclass
+class ModelBuilder:
+    """Collects bodies and frames, then `build` makes the immutable model.
+
+    **Arguments:**
+
+    - `gravity`: the acceleration of free fall in the world [m/s^2].
+    - `name`: what to call the model.
+
+    Every method returns the builder. Errors are `ModelError`s that name the element.
+    """
+
+    gravity: Sequence[float] = (0.0, 0.0, -9.81)
+    name: str = "model"
+    bodies: dict[str, BodyRecord] = field(default_factory=dict, init=False, repr=False)
+    frames: dict[str, FrameRecord] = field(default_factory=dict, init=False, repr=False)
+    couplings: list[CouplingRecord] = field(default_factory=list, init=False, repr=False)
+    findings: list[Finding] = field(default_factory=list, init=False, repr=False)
+
+    def body(
+        self,
+        name: str,
+        *,
+        parent: str = WORLD,
+        joint: AbstractJoint | None = None,
+        placement: Transform | None = None,
+        inertia: SpatialInertia | None = None,
+        joint_name: str | None = None,
+        anchor: ArrayLike = (0.0, 0.0, 0.0),
+        armature: ArrayLike = 0.0,
+        damping: ArrayLike = 0.0,
+        friction_loss: ArrayLike = 0.0,
+        stiffness: ArrayLike = 0.0,
+        spring_reference: ArrayLike | None = None,
+        position_limits: ArrayLike | None = None,
+        velocity_limit: ArrayLike = np.inf,
+        effort_limit: ArrayLike = np.inf,
+    ) -> ModelBuilder:
+        """Add a body and the joint that carries it.
+
+        **Arguments:**
+
+        - `name`: unique among bodies and frames; `"world"` is taken.
+        - `parent`: `"world"` or a body added before.
+        - `joint`: how it is connected; default `Weld()`, which merges it into the parent and keeps a frame of its name.
+        - `placement`: the pose of its frame in the parent's when the joint is at its identity.
+        - `inertia`: in its own frame; default massless.
+        - `joint_name`: default `"<name>_joint"`.
+        - `anchor`: the point the joint acts at, in the body's frame [m].
+        - `armature`, `damping`, `friction_loss`, `stiffness`: per freedom, a number or shape `(nv,)`, not negative.
+        - `spring_reference`: the configuration of relaxed springs, shape `(nq,)`; default the joint's neutral one.
+        - `position_limits`: `(lower, upper)`, numbers or shape `(nq,)` each; default none.
+        - `velocity_limit`, `effort_limit`: per freedom; default none.
+        """
+        label = f"body {name!r}"
+        joint = Weld() if joint is None else joint
+        self._check_name(name, label)
+        if parent != WORLD and parent not in self.bodies:
+            raise ModelError(close_names(parent, (WORLD, *self.bodies), "body"), element=label)
+        if not isinstance(joint, AbstractJoint):
+            raise ModelError(
+                f"`joint` is {joint!r}, not a joint", element=label, hint="pass an instance such as Revolute((0, 0, 1))"
+            )
+        joint_name = f"{name}_joint" if joint_name is None else joint_name
+        if any(record.joint_name == joint_name and record.joint.nv for record in self.bodies.values()) and joint.nv:
+            raise ModelError("there are two joints of this name", element=f"joint {joint_name!r}", hint="rename one")
+        nq, nv, where = joint.nq, joint.nv, f"joint {joint_name!r}"
+        reference = joint.neutral() if spring_reference is None else spring_reference
+        self.bodies[name] = BodyRecord(
+            name=name,
+            parent=parent,
+            joint=joint.canonical,
+            joint_name=joint_name,
+            placement=_pose(placement, label),
+            hinge=Transform(joint.frame, _vector(anchor, 3, "`anchor`", label)),
+            parameters=tuple(float(p) for p in joint.parameters),
+            inertia=self._checked_inertia(inertia, label),
+            armature=_not_negative(armature, nv, "`armature`", where),
+            damping=_not_negative(damping, nv, "`damping`", where),
+            friction_loss=_not_negative(friction_loss, nv, "`friction_loss`", where),
+            stiffness=_not_negative(stiffness, nv, "`stiffness`", where),
+            spring_reference=_vector(reference, nq, "`spring_reference`", where),
+            position_limits=_limits(position_limits, nq, where),
+            velocity_limits=_vector(velocity_limit, nv, "`velocity_limit`", where, finite=False),
+            effort_limits=_vector(effort_limit, nv, "`effort_limit`", where, finite=False),
+        )
+        return self
+
+    def frame(self, name: str, *, body: str = WORLD, placement: Transform | None = None) -> ModelBuilder:
+        """Add a named frame, fixed to `body` (or the world) at `placement`."""
+        label = f"frame {name!r}"
+        self._check_name(name, label)
+        if body != WORLD and body not in self.bodies:
+            raise ModelError(close_names(body, (WORLD, *self.bodies), "body"), element=label)
+        self.frames[name] = FrameRecord(name, body, _pose(placement, label))
+        return self
+
+    def couple(self, joint: str, source: str, *, ratio: float = 1.0, offset: float = 0.0) -> ModelBuilder:
+        """Record that `q[joint] = ratio * q[source] + offset` is meant; it is stored and reported, not enforced."""
+        self.couplings.append(CouplingRecord(joint, source, float(ratio), float(offset)))
+        return self
+
+    def note(self, element: str, message: str, *, line: int | None = None) -> ModelBuilder:
+        """Add an entry to the model's report."""
+        self.findings.append(Finding(element, message, line))
+        return self
+
+    def build(self) -> Model:
+        """The model. Welded bodies are merged into what carries them and stay addressable as frames."""
+        moving = [record for record in self.bodies.values() if not isinstance(record.joint, Weld)]
+        index = {record.name: k for k, record in enumerate(moving)}
+        # Where every body's frame stands: on which moving body (-1: the world), and at which pose.
+        home: dict[str, tuple[int, Transform]] = {WORLD: (-1, Transform.identity())}
+        frames: list[tuple[str, int, Transform]] = []
+        inertia = [record.inertia.parameters for record in moving]
+        for record in self.bodies.values():
+            if record.name in index:
+                home[record.name] = (index[record.name], Transform.identity())
+                continue
+            carrier, pose = home[record.parent]
+            pose = pose @ record.placement
+            home[record.name] = (carrier, pose)
+            frames.append((record.name, carrier, pose))
+            if carrier >= 0:
+                inertia[carrier] = inertia[carrier] + (pose @ record.inertia).parameters
+        for record in self.frames.values():
+            carrier, pose = home[record.body]
+            frames.append((record.name, carrier, pose @ record.placement))
+        merged = [SpatialInertia.from_parameters(p) for p in inertia]
+        topology = Topology([home[r.parent][0] for r in moving], [r.joint for r in moving])
+        structure = Structure(
+            name=self.name,
+            topology=topology,
+            body_names=tuple(r.name for r in moving),
+            joint_names=tuple(r.joint_name for r in moving),
+            frame_names=tuple(name for name, _, _ in frames),
+            frame_bodies=tuple(carrier for _, carrier, _ in frames),
+            couplings=self._checked_couplings(moving),
+            report=tuple(self.findings) + tuple(_massless_tips(moving, merged, topology)),
+        )
+        return Model(
+            gravity=jnp.asarray(_vector(self.gravity, 3, "`gravity`", "the builder"), float),
+            time=jnp.zeros((), float),
+            placements=_stack_poses([home[r.parent][1] @ r.placement for r in moving]),
+            hinges=_stack_poses([r.hinge for r in moving]),
+            joint_parameters=_leaf([r.parameters for r in moving]),
+            mass=jnp.asarray([i.mass for i in merged], float),
+            com=jnp.asarray(np.reshape([i.com for i in merged], (-1, 3)), float),
+            inertia=jnp.asarray(np.reshape([_six(i.inertia) for i in merged], (-1, 6)), float),
+            armature=_leaf([r.armature for r in moving]),
+            damping=_leaf([r.damping for r in moving]),
+            friction_loss=_leaf([r.friction_loss for r in moving]),
+            friction_velocity=jnp.asarray(0.01, float),
+            stiffness=_leaf([r.stiffness for r in moving]),
+            spring_reference=_leaf([r.spring_reference for r in moving]),
+            position_limits=jnp.asarray(
+                np.concatenate([np.zeros((0, 2)), *(r.position_limits for r in moving)]), float
+            ),
+            velocity_limits=_leaf([r.velocity_limits for r in moving]),
+            effort_limits=_leaf([r.effort_limits for r in moving]),
+            frames=_stack_poses([pose for _, _, pose in frames]),
+            coupling_ratio=jnp.asarray([c.ratio for c in self.couplings], float),
+            coupling_offset=jnp.asarray([c.offset for c in self.couplings], float),
+            structure=structure,
+        )
+
+    def _check_name(self, name: str, label: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise ModelError("a name must be a non-empty string", element=label)
+        if name == WORLD:
+            raise ModelError("this name stands for the inertial frame", element=label, hint="choose another name")
+        if name in self.bodies or name in self.frames:
+            raise ModelError("there are two bodies or frames of this name", element=label, hint="rename one")
+
+    def _checked_inertia(self, inertia: SpatialInertia | None, label: str) -> SpatialInertia:
+        if inertia is None:
+            return SpatialInertia.zero()
+        numbers = np.concatenate([[inertia.mass], inertia.com, inertia.inertia.ravel()])
+        if not np.all(np.isfinite(numbers)):
+            raise ModelError("mass, centre of mass or inertia is not finite", element=label)
+        if inertia.mass < 0.0:
+            raise ModelError(f"mass {inertia.mass:g} kg is negative", element=label, hint="a mass is zero or positive")
+        tensor = inertia.inertia
+        if np.max(np.abs(tensor - tensor.T)) > 1e-9 * np.max(np.abs(tensor), initial=1e-300):
+            raise ModelError(f"inertia {tensor.tolist()} is not symmetric", element=label)
+        moments = np.linalg.eigvalsh(tensor)
+        slack = 1e-9 * np.abs(moments).max(initial=0.0)
+        shown = ", ".join(f"{m:.4g}" for m in moments)
+        if moments[0] < -slack:
+            self.note(label, f"principal moments of inertia ({shown}) are not all positive; loaded as they are")
+        elif moments[0] + moments[1] < moments[2] - slack:
+            self.note(
+                label,
+                f"principal moments of inertia ({shown}) violate the triangle inequality; loaded as they are: "
+                "check the units, the point they refer to and the signs of the products of inertia",
+            )
+        return inertia
+
+    def _checked_couplings(self, moving: Sequence[BodyRecord]) -> tuple[tuple[str, str], ...]:
+        names = tuple(r.joint_name for r in moving)
+        for coupling in self.couplings:
+            for joint in (coupling.joint, coupling.source):
+                if joint not in names:
+                    raise ModelError(close_names(joint, names, "joint"), element=f"coupling of {coupling.joint!r}")
+        return tuple((c.joint, c.source) for c in self.couplings)
+
+
+def _massless_tips(moving: Sequence[BodyRecord], inertia: Sequence[SpatialInertia], topology: Topology) -> list[Finding]:
+    """Last bodies of a branch that nothing resists moving: forward dynamics is singular there."""
+    found = []
+    for k, record in enumerate(moving):
+        if topology.children[k] or not record.joint.nv or np.any(record.armature > 0.0):
+            continue
+        singular = inertia[k].mass == 0.0 and not inertia[k].inertia.any()
+        if not singular and record.joint.screw is not None:
+            hinge = record.hinge
+            at_hinge = Transform(hinge.rotation.T, -hinge.rotation.T @ hinge.translation) @ inertia[k]
+            turn, slide = record.joint.screw
+            column = np.array([0.0, 0.0, turn, 0.0, 0.0, record.parameters[0] if record.parameters else slide])
+            singular = column @ at_hinge.matrix @ column <= 0.0
+        if singular:
+            found.append(
+                Finding(
+                    f"body {record.name!r}",
+                    f"has no inertia against joint {record.joint_name!r}: forward dynamics is singular; "
+                    "give it mass or the joint an armature, or fix the joint",
+                )
+            )
+    return found
+
+
+def renamed(record: BodyRecord, prefix: str) -> BodyRecord:
+    """The record with every name prefixed (the world keeps its own)."""
+    parent = record.parent if record.parent == WORLD else prefix + record.parent
+    return replace(record, name=prefix + record.name, parent=parent, joint_name=prefix + record.joint_name)
+
+
+def _six(tensor: np.ndarray) -> np.ndarray:
+    return tensor[[0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
+
+
+def _leaf(parts: Sequence[ArrayLike]):
+    return jnp.asarray(np.concatenate([np.zeros(0), *(np.asarray(p, dtype=np.float64) for p in parts)]), float)
+
+
+def _stack_poses(poses: Sequence[Transform]) -> Transform:
+    rotation = np.reshape([np.asarray(p.rotation, dtype=np.float64) for p in poses], (-1, 3, 3))
+    translation = np.reshape([np.asarray(p.translation, dtype=np.float64) for p in poses], (-1, 3))
+    return Transform(jnp.asarray(rotation, float), jnp.asarray(translation, float))
+
+
+def _pose(placement: Transform | None, label: str) -> Transform:
+    if placement is None:
+        return Transform.identity()
+    rotation = np.asarray(placement.rotation, dtype=np.float64)
+    translation = np.asarray(placement.translation, dtype=np.float64)
+    if rotation.shape != (3, 3) or translation.shape != (3,):
+        raise ModelError(f"`placement` has shapes {rotation.shape} and {translation.shape}", element=label)
+    if not (np.all(np.isfinite(rotation)) and np.all(np.isfinite(translation))):
+        raise ModelError("`placement` is not finite", element=label)
+    if np.max(np.abs(rotation @ rotation.T - np.eye(3))) > 1e-5 or np.linalg.det(rotation) < 0.0:
+        raise ModelError("the rotation of `placement` is not a rotation matrix", element=label)
+    return Transform(rotation, translation)
+
+
+def _vector(value: ArrayLike, size: int, what: str, label: str, *, finite: bool = True) -> np.ndarray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in ((), (size,)):
+        raise ModelError(f"{what} must be a number or have shape ({size},), got shape {array.shape}", element=label)
+    if np.any(np.isnan(array)) or (finite and not np.all(np.isfinite(array))):
+        raise ModelError(f"{what} is not finite: {array.tolist()}", element=label)
+    return np.broadcast_to(array, (size,)).copy()
+
+
+def _not_negative(value: ArrayLike, size: int, what: str, label: str) -> np.ndarray:
+    array = _vector(value, size, what, label)
+    if np.any(array < 0.0):
+        raise ModelError(f"{what} is negative: {array.tolist()}", element=label, hint="it must be zero or positive")
+    return array
+
+
+def _limits(limits: ArrayLike | None, nq: int, label: str) -> np.ndarray:
+    lower, upper = (-np.inf, np.inf) if limits is None else limits  # type: ignore[misc]
+    lower = _vector(lower, nq, "the lower position limit", label, finite=False)
+    upper = _vector(upper, nq, "the upper position limit", label, finite=False)
+    if np.any(lower > upper):
+        raise ModelError(f"position limits {lower.tolist()} to {upper.tolist()} are the wrong way round", element=label)
+    return np.stack([lower, upper], axis=1)

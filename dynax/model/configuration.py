@@ -1,0 +1,124 @@
+"""The configuration manifold: integrate, difference, normalize, neutral, random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.model.checks import as_state
+from dynax.model.model import Model
+from dynax.topology import Topology
+
+
+def by_joint_kind(
+    model: Model, function: Callable[..., Sequence], starts: Sequence[np.ndarray], sizes: Sequence[str], *arrays: jax.Array
+) -> jax.Array:
+    """Apply `function(kind, parameters, *coordinates)` to all joints of each kind and put the results in body order.
+
+    `starts[k]` says where each body's part of `arrays[k]` begins and `sizes[k]` names its length on the joint (`"nq"` or
+    `"nv"`); the last of both describe the result. Arrays have any trailing batch axes.
+    """
+    topology = model.topology
+    batch = jnp.broadcast_shapes(*(a.shape[1:] for a in arrays))
+    parameters = model.joint_parameters.astype(arrays[0].dtype).reshape((-1,) + (1,) * len(batch))
+    pieces, positions = [], []
+    for kind, bodies in topology.groups.items():
+        own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+        parts = [
+            tuple(a[start[bodies] + k] for k in range(getattr(kind, size)))
+            for a, start, size in zip(arrays, starts, sizes, strict=False)
+        ]
+        if not getattr(kind, sizes[-1]):
+            continue
+        for k, component in enumerate(function(kind, own, *parts)):
+            pieces.append(jnp.broadcast_to(jnp.asarray(component, arrays[0].dtype), (len(bodies), *batch)))
+            positions.append(starts[-1][bodies] + k)
+    if not pieces:
+        return jnp.zeros((0, *batch), arrays[0].dtype)
+    order = np.argsort(np.concatenate(positions))
+    return jnp.concatenate(pieces)[order]
+
+
+def _q(t: Topology) -> np.ndarray:
+    return t.q_start[:-1]
+
+
+def _v(t: Topology) -> np.ndarray:
+    return t.v_start[:-1]
+
+
+def difference_rows(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
+    """`difference` for trailing batch axes."""
+    t = model.topology
+    return by_joint_kind(
+        model, lambda kind, _, a, b: kind.difference(a, b), (_q(t), _q(t), _v(t)), ("nq", "nq", "nv"), q0, q1
+    )
+
+
+def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
+    """`integrate` for trailing batch axes."""
+    t = model.topology
+    return by_joint_kind(
+        model, lambda kind, p, a, b: kind.integrate(a, b, p), (_q(t), _v(t), _q(t)), ("nq", "nv", "nq"), q, dv
+    )
+
+
+_integrate = jax.jit(integrate_rows)
+_difference = jax.jit(difference_rows)
+
+
+@jax.jit
+def _normalize(model: Model, q: jax.Array) -> jax.Array:
+    t = model.topology
+    return by_joint_kind(model, lambda kind, _, a: kind.normalize(a), (_q(t), _q(t)), ("nq", "nq"), q)
+
+
+def neutral(model: Model) -> jax.Array:
+    """The configuration in which every joint is at its identity, shape `(nq,)`; unit quaternions, zeros elsewhere."""
+    values = [value for joint in model.joints for value in joint.neutral()]
+    return jnp.asarray(values, model.mass.dtype)
+
+
+def random_configuration(model: Model, key: jax.Array) -> jax.Array:
+    """A random configuration, shape `(nq,)`.
+
+    Coordinates with two finite limits are uniform between them; other angles are uniform over a turn, lengths over
+    (-1, 1) m, rotations over all orientations.
+    """
+    t = model.topology
+    dtype = model.mass.dtype
+    uniform = jax.random.uniform(key, (model.nq,), dtype, -1.0, 1.0)
+    free = by_joint_kind(model, lambda kind, _, u: kind.sample(u), (_q(t), _q(t)), ("nq", "nq"), uniform)
+    lower, upper = model.position_limits[:, 0], model.position_limits[:, 1]
+    bounded = jnp.isfinite(lower) & jnp.isfinite(upper)
+    low, high = jnp.where(bounded, lower, 0.0), jnp.where(bounded, upper, 0.0)
+    return jnp.where(bounded, low + 0.5 * (uniform + 1.0) * (high - low), free)
+
+
+def integrate(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
+    """The configuration reached from `q` by moving with the velocity `dv` for one unit of time.
+
+    **Arguments:** `q`: shape `(nq,)`; `dv`: shape `(nv,)`, a velocity times a duration. Each joint follows the
+    exponential of its group; quaternions come back at unit length. `difference(model, q, integrate(model, q, dv)) == dv`
+    for rotations of less than half a turn.
+    """
+    return _integrate(model, *as_state(model, q=q, v=dv))
+
+
+def difference(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
+    """The velocity that leads from `q0` to `q1` in one unit of time, shape `(nv,)`; the inverse of `integrate`."""
+    return _difference(model, *as_state(model, q=q0, q1=q1))
+
+
+def normalize(model: Model, q: jax.Array) -> jax.Array:
+    """The nearest valid configuration: quaternions scaled to unit length (RBDA section 4.5)."""
+    return _normalize(model, *as_state(model, q=q))
+
+
+def configuration_rate(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """The time derivative of `q` when the system moves with `v` (`qdfn`, RBDA eq. 3.7), shape `(nq,)`; linear in `v`."""
+    q, v = as_state(model, q=q, v=v)
+    return jax.jvp(lambda dv: _integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]

@@ -1,0 +1,45 @@
+"""A model as a tree a person can read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+if TYPE_CHECKING:
+    from dynax.model.model import Model
+
+
+def draw(model: Model) -> str:
+    """The tree of bodies, one line each, with the joint that carries it and the mass where it is known."""
+    s, topology = model.structure, model.topology
+    head = f"Model {s.name!r}: {model.num_bodies} bodies, nq={model.nq}, nv={model.nv}"
+    mass = model.mass
+    known = not isinstance(mass, jax.core.Tracer) and getattr(mass, "ndim", 0) == 1
+    if known:
+        head += f", {float(np.sum(np.asarray(mass))):.4g} kg"
+    frames: dict[int, list[str]] = {}
+    for name, body in zip(s.frame_names, s.frame_bodies, strict=True):
+        frames.setdefault(body, []).append(name)
+    lines = [head, "world" + _frames(frames.get(-1))]
+    # Depth first without recursion: a chain of thousands of links prints as well.
+    stack = [(body, "", body == topology.roots[-1]) for body in reversed(topology.roots)]
+    while stack:
+        body, indent, last = stack.pop()
+        weight = f", {float(mass[body]):.4g} kg" if known else ""
+        joint = f"{s.joint_names[body]}: {topology.joints[body]!r}"
+        lines.append(f"{indent}{'└─' if last else '├─'} {s.body_names[body]} ({joint}{weight}){_frames(frames.get(body))}")
+        children = topology.children[body]
+        deeper = indent + ("   " if last else "│  ")
+        stack.extend((child, deeper, child == children[-1]) for child in reversed(children))
+    if s.report:
+        lines.append(f"report: {len(s.report)} findings, see model.report")
+    return "\n".join(lines)
+
+
+def _frames(names: list[str] | None) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:4]) + (f", ... {len(names) - 4} more" if len(names) > 4 else "")
+    return f" [{shown}]"

@@ -1,0 +1,177 @@
+"""The model: an immutable pytree. Its structure is static, every physical number is a differentiable leaf."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import jax
+
+from dynax.joints import AbstractJoint
+from dynax.model.structure import Finding, Structure, close_names
+from dynax.spatial import Transform
+from dynax.topology import Topology
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A multibody system. Made by `dx.load` or `dx.ModelBuilder`; changed by `replace`, never in place.
+
+    All fields but `structure` are leaves: `jax.grad` differentiates with respect to them, `jax.vmap` batches them, and
+    changing their values compiles nothing anew. `n` is the number of bodies; body axes and origins are those of the file.
+    """
+
+    gravity: jax.Array
+    """The acceleration of free fall in the world [m/s^2], shape `(3,)`."""
+    time: jax.Array
+    """The time at which driven joints stand [s], a scalar."""
+    placements: Transform
+    """Each body's frame in its parent's when the joint is at its identity, `n` poses."""
+    hinges: Transform
+    """The joint's canonical frame (hinge along z) in the body's frame, `n` poses."""
+    joint_parameters: jax.Array
+    """Pitches and radii, in body order."""
+    mass: jax.Array
+    """[kg], shape `(n,)`."""
+    com: jax.Array
+    """Centres of mass in body axes [m], shape `(n, 3)`."""
+    inertia: jax.Array
+    """Rotational inertias about the centres of mass, body axes, `Ixx Iyy Izz Ixy Iyz Ixz` [kg m^2], shape `(n, 6)`."""
+    armature: jax.Array
+    """Rotor inertia added to the diagonal of the mass matrix, shape `(nv,)`."""
+    damping: jax.Array
+    """Viscous friction [N s/m or N m s/rad], shape `(nv,)`."""
+    friction_loss: jax.Array
+    """Dry friction [N or N m], smoothed as `friction_loss * tanh(v / friction_velocity)`, shape `(nv,)`."""
+    friction_velocity: jax.Array
+    """The velocity at which dry friction is mostly developed [m/s or rad/s], a scalar."""
+    stiffness: jax.Array
+    """Joint springs [N/m or N m/rad], shape `(nv,)`."""
+    spring_reference: jax.Array
+    """The configuration in which the springs are relaxed, shape `(nq,)`."""
+    position_limits: jax.Array
+    """Lower and upper limits of the coordinates, infinite where there are none, shape `(nq, 2)`."""
+    velocity_limits: jax.Array
+    """Shape `(nv,)`."""
+    effort_limits: jax.Array
+    """Shape `(nv,)`."""
+    frames: Transform
+    """The named frames, each in the frame of the body it is fixed to."""
+    coupling_ratio: jax.Array
+    """For each coupling, `q[follower] = ratio * q[source] + offset`; kept as data, not enforced."""
+    coupling_offset: jax.Array
+    structure: Structure
+
+    # Static facts ------------------------------------------------------------------------------------------------
+
+    @property
+    def topology(self) -> Topology:
+        return self.structure.topology
+
+    @property
+    def name(self) -> str:
+        return self.structure.name
+
+    @property
+    def nq(self) -> int:
+        """The length of a configuration."""
+        return self.topology.nq
+
+    @property
+    def nv(self) -> int:
+        """The length of a velocity: the degrees of freedom."""
+        return self.topology.nv
+
+    @property
+    def num_bodies(self) -> int:
+        """How many bodies move; the world and welded links are not counted."""
+        return self.topology.num_bodies
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """The parent of each body, -1 for the world."""
+        return self.topology.parents
+
+    @property
+    def joints(self) -> tuple[AbstractJoint, ...]:
+        """The kind of joint that carries each body; axes and parameters are leaves."""
+        return self.topology.joints
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        return self.structure.body_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """The joint that carries each body, in body order."""
+        return self.structure.joint_names
+
+    @property
+    def frame_names(self) -> tuple[str, ...]:
+        """Named frames: welded links and the frames a builder was given."""
+        return self.structure.frame_names
+
+    @property
+    def couplings(self) -> tuple[tuple[str, str], ...]:
+        return self.structure.couplings
+
+    @property
+    def report(self) -> tuple[Finding, ...]:
+        """What was odd about the source but could be loaded, as it was."""
+        return self.structure.report
+
+    def body_index(self, name: str) -> int:
+        """The row of a body; raises `KeyError` with near names."""
+        try:
+            return self.structure.body_index[name]
+        except KeyError:
+            raise KeyError(close_names(name, self.body_names, "body")) from None
+
+    def joint_index(self, name: str) -> int:
+        """The row of the body a joint carries; raises `KeyError` with near names."""
+        try:
+            return self.structure.joint_index[name]
+        except KeyError:
+            raise KeyError(close_names(name, self.joint_names, "joint")) from None
+
+    def q_slice(self, joint: str) -> slice:
+        """Where a joint's coordinates stand in `q`."""
+        k, start = self.joint_index(joint), self.topology.q_start
+        return slice(int(start[k]), int(start[k + 1]))
+
+    def v_slice(self, joint: str) -> slice:
+        """Where a joint's velocities stand in `v`, `a` and `tau`."""
+        k, start = self.joint_index(joint), self.topology.v_start
+        return slice(int(start[k]), int(start[k + 1]))
+
+    def locate(self, name: str) -> tuple[int, Transform | None]:
+        """The body (-1: the world) a body or frame name stands for, and the frame's pose in it (`None`: the body's)."""
+        if name in self.structure.body_index:
+            return self.structure.body_index[name], None
+        if name in self.structure.frame_index:
+            k = self.structure.frame_index[name]
+            pose = Transform(self.frames.rotation[k], self.frames.translation[k])
+            return self.structure.frame_bodies[k], pose
+        raise KeyError(close_names(name, self.body_names + self.frame_names, "body or frame"))
+
+    # Changing ----------------------------------------------------------------------------------------------------
+
+    def replace(self, **leaves) -> Model:
+        """A model with some leaves replaced, such as `model.replace(mass=2 * model.mass)`."""
+        for name in leaves:
+            if name == "structure" or name not in _LEAVES:
+                raise ValueError(close_names(name, _LEAVES, "leaf of a Model"))
+        return dataclasses.replace(self, **leaves)
+
+    def at_time(self, time) -> Model:
+        """The model with its driven joints where they stand at `time` [s]."""
+        return self.replace(time=jax.numpy.asarray(time, self.time.dtype))
+
+    def __repr__(self) -> str:
+        from dynax.model.drawing import draw
+
+        return draw(self)
+
+
+_LEAVES = tuple(f.name for f in dataclasses.fields(Model) if f.name != "structure")
+jax.tree_util.register_dataclass(Model, data_fields=list(_LEAVES), meta_fields=["structure"])

@@ -1,0 +1,83 @@
+"""What is static about a model: its topology, its names and what was odd about its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from dynax.topology import Topology
+
+
+class Finding(NamedTuple):
+    """Something odd that was loaded as it is: an entry of `model.report`."""
+
+    element: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f" (line {self.line})"
+        return f"{self.element}{place}: {self.message}"
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Names and topology, hashable, shared by all models that differ only in numbers."""
+
+    name: str
+    topology: Topology
+    body_names: tuple[str, ...]
+    joint_names: tuple[str, ...]
+    frame_names: tuple[str, ...]
+    frame_bodies: tuple[int, ...]
+    """The body each frame is fixed to, -1 for the world."""
+    couplings: tuple[tuple[str, str], ...] = ()
+    """Pairs of joints `(follower, source)` whose coordinates are meant to be proportional."""
+    report: tuple[Finding, ...] = ()
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "_hash", hash(self._key))
+
+    @property
+    def _key(self) -> tuple:
+        return (
+            self.name,
+            self.topology,
+            self.body_names,
+            self.joint_names,
+            self.frame_names,
+            self.frame_bodies,
+            self.couplings,
+            self.report,
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Structure) and self._hash == other._hash and self._key == other._key
+
+    @cached_property
+    def body_index(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.body_names)}
+
+    @cached_property
+    def joint_index(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.joint_names)}
+
+    @cached_property
+    def frame_index(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.frame_names)}
+
+
+def close_names(name: str, known: tuple[str, ...], what: str) -> str:
+    """The text of an error about an unknown name, with the nearest known ones."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=3) or list(known[:3])
+    listed = ", ".join(repr(n) for n in near) if near else "none"
+    return f"no {what} named {name!r}; did you mean one of: {listed}?"

@@ -1,0 +1,230 @@
+"""Rigid inertias in 10 numbers and articulated inertias in 21 (Featherstone 2008, sections 2.13 and 7.1, appendix A.3)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dynax.spatial.components import (
+    Mat3,
+    Scalar,
+    Sym3,
+    Vec3,
+    component_dataclass,
+    outer_square,
+    self_outer,
+    stack,
+)
+from dynax.spatial.motion import Force, Motion
+
+
+@component_dataclass
+class RigidInertia:
+    """The inertia of a rigid body about an origin: mass, first moment `h = m c`, rotational inertia about the origin."""
+
+    mass: Scalar
+    moment: Vec3
+    inertia: Sym3
+
+    @staticmethod
+    def from_com(mass: Scalar, com: Vec3, inertia: Sym3) -> RigidInertia:
+        """From the rotational inertia about the centre of mass (eq. 2.63)."""
+        return RigidInertia(mass, com * mass, inertia + outer_square(com, com) * mass)
+
+    @staticmethod
+    def from_parameters(parameters: ArrayLike) -> RigidInertia:
+        """From the linear parameters `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin, on the last axis."""
+        p = jnp.asarray(parameters)
+        return RigidInertia(p[..., 0], Vec3.from_array(p[..., 1:4]), Sym3.from_six(p[..., 4:]))
+
+    @property
+    def parameters(self) -> jax.Array:
+        h, i = self.moment, self.inertia
+        return stack((self.mass, h.x, h.y, h.z, *i.components))
+
+    @property
+    def matrix(self) -> jax.Array:
+        """The 6x6 matrix, on two new last axes (eq. 2.63)."""
+        return self.articulated().matrix
+
+    def articulated(self) -> ArticulatedInertia:
+        return ArticulatedInertia(self.inertia, self.moment.skew(), Sym3.diagonal(self.mass, self.mass, self.mass))
+
+    def __add__(self, other: RigidInertia) -> RigidInertia:
+        if not isinstance(other, RigidInertia):
+            return NotImplemented
+        return RigidInertia(self.mass + other.mass, self.moment + other.moment, self.inertia + other.inertia)
+
+    def __mul__(self, scale: Scalar) -> RigidInertia:
+        return RigidInertia(self.mass * scale, self.moment * scale, self.inertia * scale)
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, motion: Motion) -> Force:
+        """`I v`: momentum of a velocity (24 multiplications, 18 additions)."""
+        if not isinstance(motion, Motion):
+            raise TypeError(f"an inertia maps a Motion to a Force, not a {type(motion).__name__}")
+        w, v = motion.angular, motion.linear
+        return Force(self.inertia @ w + self.moment.cross(v), v * self.mass - self.moment.cross(w))
+
+    def rotate(self, r: Mat3) -> RigidInertia:
+        """The inertia in axes turned by `r` (vectors become `r @ v`)."""
+        return RigidInertia(self.mass, r @ self.moment, self.inertia.congruence(r))
+
+    def shift_to_parent(self, offset: Vec3) -> RigidInertia:
+        """The inertia about the origin `offset` leads away from, axes unchanged (parallel axes)."""
+        moment = self.moment + offset * self.mass
+        inertia = self.inertia + outer_square(self.moment, offset) * 2.0 + outer_square(offset, offset) * self.mass
+        return RigidInertia(self.mass, moment, inertia)
+
+    def kinetic_energy(self, velocity: Motion) -> Scalar:
+        """`v . I v / 2` (eq. 2.67)."""
+        return 0.5 * velocity.dot(self @ velocity)
+
+
+@component_dataclass
+class ArticulatedInertia:
+    """A symmetric 6x6 map from motions to forces, `[[I, H], [H^T, M]]`: 21 numbers, with no centre of mass in general."""
+
+    inertia: Sym3
+    coupling: Mat3
+    mass: Sym3
+
+    @staticmethod
+    def zero(like: Scalar = 0.0) -> ArticulatedInertia:
+        zero = jnp.zeros_like(like)
+        return ArticulatedInertia(Sym3.zero(zero), Mat3(*(zero,) * 9), Sym3.zero(zero))
+
+    @staticmethod
+    def from_matrix(a: ArrayLike) -> ArticulatedInertia:
+        a = jnp.asarray(a)
+        coupling = 0.5 * (a[..., :3, 3:] + jnp.swapaxes(a[..., 3:, :3], -1, -2))
+        return ArticulatedInertia(
+            Sym3.from_array(a[..., :3, :3]), Mat3.from_array(coupling), Sym3.from_array(a[..., 3:, 3:])
+        )
+
+    @property
+    def rows(self) -> list[list[Scalar]]:
+        """The entries of the 6x6 matrix, row by row."""
+        i, h, m = self.inertia.matrix, self.coupling, self.mass.matrix
+        top = [[*vec3(a), *vec3(b)] for a, b in zip(i.rows, h.rows, strict=True)]
+        return top + [[*vec3(a), *vec3(b)] for a, b in zip(h.T.rows, m.rows, strict=True)]
+
+    @property
+    def matrix(self) -> jax.Array:
+        return stack([entry for row in self.rows for entry in row], (6, 6))
+
+    def __add__(self, other: ArticulatedInertia | RigidInertia) -> ArticulatedInertia:
+        if isinstance(other, RigidInertia):
+            h, c, m = other.moment, self.coupling, self.mass
+            # Fifteen additions: the mass block of a rigid inertia is diagonal and its coupling is skew.
+            coupling = Mat3(
+                c.xx, c.xy - h.z, c.xz + h.y,
+                c.yx + h.z, c.yy, c.yz - h.x,
+                c.zx - h.y, c.zy + h.x, c.zz,
+            )  # fmt: skip
+            mass = Sym3(m.xx + other.mass, m.yy + other.mass, m.zz + other.mass, m.xy, m.yz, m.xz)
+            return ArticulatedInertia(self.inertia + other.inertia, coupling, mass)
+        if not isinstance(other, ArticulatedInertia):
+            return NotImplemented
+        return ArticulatedInertia(
+            self.inertia + other.inertia, self.coupling + other.coupling, self.mass + other.mass
+        )
+
+    def __matmul__(self, motion: Motion) -> Force:
+        if not isinstance(motion, Motion):
+            raise TypeError(f"an inertia maps a Motion to a Force, not a {type(motion).__name__}")
+        w, v = motion.angular, motion.linear
+        return Force(self.inertia @ w + self.coupling @ v, self.coupling.transpose_apply(w) + self.mass @ v)
+
+    def downdate(self, gain: Force) -> ArticulatedInertia:
+        """`P - g g^T`: the update of a Kalman filter, symmetric by construction."""
+        n, f = gain.angular, gain.linear
+        return ArticulatedInertia(
+            self.inertia - self_outer(n), self.coupling - n.outer(f), self.mass - self_outer(f)
+        )
+
+    def rotate(self, r: Mat3) -> ArticulatedInertia:
+        return ArticulatedInertia(self.inertia.congruence(r), r @ self.coupling @ r.T, self.mass.congruence(r))
+
+    def shift_to_parent(self, offset: Vec3) -> ArticulatedInertia:
+        """`phi P phi*`: the same map about the origin `offset` leads away from, axes unchanged."""
+        # With d the offset and [d] its matrix: H' = H + [d] M, and I' = I + [d] H'^T - H [d], which is symmetric.
+        columns = tuple(offset.cross(column) for column in self.mass.matrix.columns)
+        coupling = self.coupling + Mat3.from_columns(*columns)
+        left = tuple(offset.cross(row) for row in coupling.rows)  # columns of [d] H'^T
+        right = tuple(row.cross(offset) for row in self.coupling.rows)  # rows of H [d]
+        i = self.inertia
+        inertia = Sym3(
+            i.xx + left[0].x - right[0].x,
+            i.yy + left[1].y - right[1].y,
+            i.zz + left[2].z - right[2].z,
+            i.xy + left[1].x - right[0].y,
+            i.yz + left[2].y - right[1].z,
+            i.xz + left[2].x - right[0].z,
+        )
+        return ArticulatedInertia(inertia, coupling, self.mass)
+
+
+def vec3(v: Vec3) -> tuple[Scalar, Scalar, Scalar]:
+    return v.x, v.y, v.z
+
+
+class SpatialInertia:
+    """The inertia of a body as a user gives it: mass [kg], centre of mass [m] and rotational inertia about it [kg m^2].
+
+    **Arguments:**
+
+    - `mass`: the mass.
+    - `com`: the centre of mass in the body's axes, from the body's origin, shape `(3,)`.
+    - `inertia`: the rotational inertia about the centre of mass in the body's axes, shape `(3, 3)`; a vector of
+      length 3 is a diagonal.
+
+    A plain record in NumPy: builders read it, algorithms use `RigidInertia`.
+    """
+
+    def __init__(self, mass: ArrayLike, com: ArrayLike = (0.0, 0.0, 0.0), inertia: ArrayLike = (0.0, 0.0, 0.0)):
+        self.mass = float(np.asarray(mass))
+        self.com = np.asarray(com, dtype=np.float64)
+        tensor = np.asarray(inertia, dtype=np.float64)
+        self.inertia = np.diag(tensor) if tensor.shape == (3,) else tensor
+        if self.com.shape != (3,):
+            raise ValueError(f"SpatialInertia: `com` must have shape (3,), got {self.com.shape}")
+        if self.inertia.shape != (3, 3):
+            raise ValueError(f"SpatialInertia: `inertia` must have shape (3, 3) or (3,), got {tensor.shape}")
+
+    @staticmethod
+    def zero() -> SpatialInertia:
+        return SpatialInertia(0.0)
+
+    @staticmethod
+    def from_parameters(parameters: ArrayLike) -> SpatialInertia:
+        """From `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin; a massless body keeps its centre at the origin."""
+        p = np.asarray(parameters, dtype=np.float64)
+        mass, com = p[0], p[1:4] / p[0] if p[0] != 0 else np.zeros(3)
+        xx, yy, zz, xy, yz, xz = p[4:]
+        about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        return SpatialInertia(mass, com, about_origin - mass * (com @ com * np.eye(3) - np.outer(com, com)))
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """The ten linear parameters about the origin."""
+        tensor = self.inertia + self.mass * (self.com @ self.com * np.eye(3) - np.outer(self.com, self.com))
+        upper = tensor[[0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
+        return np.concatenate([[self.mass], self.mass * self.com, upper])
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The 6x6 matrix about the origin."""
+        x, y, z = self.mass * self.com
+        skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        about_origin = self.inertia + self.mass * (self.com @ self.com * np.eye(3) - np.outer(self.com, self.com))
+        return np.block([[about_origin, skew], [skew.T, self.mass * np.eye(3)]])
+
+    def __add__(self, other: SpatialInertia) -> SpatialInertia:
+        return SpatialInertia.from_parameters(self.parameters + other.parameters)
+
+    def __repr__(self) -> str:
+        return f"SpatialInertia(mass={self.mass:g}, com={self.com.tolist()}, inertia={self.inertia.tolist()})"

@@ -1,0 +1,26 @@
+"""The walks of the theory and their executions. Nothing else in dynax traverses a tree.
+
+| execution | what runs | good for |
+|---|---|---|
+| `levels` | one padded scan over depths | everything; the default |
+| `segments` | one scan per distinct unbranched run | chains and a few long limbs, at more compile time |
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dynax.sweep.levels import LevelWalk
+from dynax.sweep.segments import SegmentWalk
+from dynax.sweep.walk import Walk as Walk
+from dynax.sweep.walk import take_rows as take_rows
+
+EXECUTIONS: dict[str, type[Walk]] = {"levels": LevelWalk, "segments": SegmentWalk}
+
+
+@lru_cache(maxsize=512)
+def walk(parents: tuple[int, ...], num_bases: int = 1, execution: str = "levels") -> Walk:
+    """The execution of the walks over the forest `parents` (`-1 - b` for a body on base `b`), made once."""
+    if execution not in EXECUTIONS:
+        raise ValueError(f"unknown execution {execution!r}: choose one of {', '.join(EXECUTIONS)}")
+    return EXECUTIONS[execution](parents, num_bases)

@@ -1,0 +1,53 @@
+"""Importing dynax leaves the process as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+# Dependencies are imported first: what they do to the process is not ours. The platform does not exist, so that any use
+# of a backend fails; the last lines prove that it would.
+SCRIPT = """
+import logging, os, random, sys, warnings
+import equinox, jax, numpy, optax
+
+def state():
+    known = {"root": logging.root, **logging.root.manager.loggerDict}
+    loggers = {name: logger for name, logger in known.items() if isinstance(logger, logging.Logger)}
+    return {
+        "jax": dict(jax.config.values),
+        "numpy errors": numpy.geterr(),
+        "numpy printing": numpy.get_printoptions(),
+        "numpy random": str(numpy.random.get_state()),
+        "random": random.getstate(),
+        "warnings": list(warnings.filters),
+        "logging": {name: (l.level, l.disabled, l.propagate, list(l.handlers)) for name, l in loggers.items()},
+        "environment": dict(os.environ),
+    }
+
+warnings.simplefilter("error")
+before, modules = state(), set(sys.modules)
+import dynax
+after = state()
+after["logging"] = {name: after["logging"][name] for name in before["logging"]}
+for name in before:
+    assert after[name] == before[name], f"importing dynax changed {name}: {before[name]} -> {after[name]}"
+heavy = {"diffrax", "matplotlib", "mujoco", "pinocchio", "tqdm"} & (set(sys.modules) - modules)
+assert not heavy, f"importing dynax imported {heavy}"
+
+try:
+    jax.devices()
+except RuntimeError:
+    pass
+else:
+    raise AssertionError("the platform of this test must not exist")
+"""
+
+
+def test_import_changes_nothing_and_starts_no_backend():
+    environment = {**os.environ, "JAX_PLATFORMS": "no_such_platform"}
+    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == ""
+    assert run.stderr == ""
