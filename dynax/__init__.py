@@ -1,6 +1,26 @@
 """dynax: differentiable multibody dynamics in JAX."""
 
 from dynax.algorithms._aba import forward_dynamics as forward_dynamics
+from dynax.algorithms._coriolis import coriolis_matrix as coriolis_matrix
+from dynax.algorithms._crba import mass_matrix as mass_matrix
+from dynax.algorithms._factor import inverse_mass_matrix as inverse_mass_matrix
+from dynax.algorithms._frames import body_accelerations as body_accelerations
+from dynax.algorithms._frames import body_velocities as body_velocities
+from dynax.algorithms._frames import forward_kinematics as forward_kinematics
+from dynax.algorithms._frames import frame_pose as frame_pose
+from dynax.algorithms._frames import jacobian as jacobian
+from dynax.algorithms._frames import jacobian_bias as jacobian_bias
+from dynax.algorithms._hybrid import hybrid_dynamics as hybrid_dynamics
+from dynax.algorithms._hybrid import hybrid_dynamics_by_matrix as hybrid_dynamics_by_matrix
+from dynax.algorithms._momentum import center_of_mass as center_of_mass
+from dynax.algorithms._momentum import centroidal_momentum as centroidal_momentum
+from dynax.algorithms._momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
+from dynax.algorithms._momentum import kinetic_energy as kinetic_energy
+from dynax.algorithms._momentum import momentum as momentum
+from dynax.algorithms._momentum import potential_energy as potential_energy
+from dynax.algorithms._regressor import inertial_parameters as inertial_parameters
+from dynax.algorithms._regressor import inverse_dynamics_regressor as inverse_dynamics_regressor
+from dynax.algorithms._regressor import with_inertial_parameters as with_inertial_parameters
 from dynax.algorithms._rnea import bias_force as bias_force
 from dynax.algorithms._rnea import gravity_force as gravity_force
 from dynax.algorithms._rnea import inverse_dynamics as inverse_dynamics
@@ -40,3 +60,5 @@ from dynax.spatial import RigidInertia as RigidInertia
 from dynax.spatial import Rotation as Rotation
 from dynax.spatial import SpatialInertia as SpatialInertia
 from dynax.spatial import Transform as Transform
+from dynax.spatial import classical_acceleration as classical_acceleration
+from dynax.spatial import spatial_acceleration as spatial_acceleration

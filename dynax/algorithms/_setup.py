@@ -48,6 +48,7 @@ class Setup(NamedTuple):
     """What the algorithms start from."""
 
     layout: Layout
+    q: jax.Array
     constants: Parts
     joints: JointRows
     motions: tuple[tuple[AbstractJoint, np.ndarray, JointMotion], ...]
@@ -121,7 +122,7 @@ def setup(model: Model, q: jax.Array, v: jax.Array | None = None, execution: str
     root_rotation, root_position = _root_poses(model, plan, parts.roots, q)
     gravity = lift(model.gravity, 1, len(batch), dtype)
     return Setup(
-        plan, parts, joints, motions, root_rotation, root_position, Vec3(*gravity), batch, jnp.dtype(dtype)
+        plan, q, parts, joints, motions, root_rotation, root_position, Vec3(*gravity), batch, jnp.dtype(dtype)
     )
 
 
@@ -224,4 +225,30 @@ def slot_columns(s: Setup, model: Model) -> Motion:
     parts = [
         (topology.v_start[bodies] + k, column) for _, bodies, m in s.motions for k, column in enumerate(m.columns)
     ]
+    return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)
+
+
+def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:
+    """`S_ring` column by column in slot rows, body axes: the rate of each column in its body as the joints move.
+
+    `None` where all columns are fixed in their bodies.
+    """
+    if model.topology.all_screws or all(m.bias is None for _, _, m in s.motions):
+        return None
+    topology = model.topology
+    parameters = lift(model.joint_parameters, 1, len(s.batch), s.dtype)
+    parts = []
+    for kind, bodies, m in s.motions:
+        if not kind.nv:
+            continue
+        rates = tuple(Motion.zero() for _ in m.columns)
+        if m.bias is not None:
+            own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+            rates = kind.column_rates(
+                tuple(s.q[topology.q_start[bodies] + k] for k in range(kind.nq)),
+                tuple(v[topology.v_start[bodies] + k] for k in range(kind.nv)),
+                own,
+                lift(model.time, 0, len(s.batch), s.dtype),
+            )
+        parts += [(topology.v_start[bodies] + k, rate) for k, rate in enumerate(rates)]
     return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)

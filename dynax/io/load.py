@@ -25,23 +25,25 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     """
     if root not in ("fixed", "free"):
         raise ValueError(f"`root` must be 'fixed' or 'free', got {root!r}")
-    text: str | bytes
-    if isinstance(source, str) and "<" in source:
-        text, file = source, None
-    else:
-        path = Path(source)
-        file = str(path)
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise ModelError(
-                f"cannot be read: {error.strerror}", file=file, hint="check the path; XML text must contain a '<'"
-            ) from None
+    text, file = read_source(source)
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         from dynax.io.mjcf import read_mjcf
 
         return read_mjcf(text, file=file).build()
     return read_urdf(text, file=file, root=root).build()
+
+
+def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
+    """The text a user means, and the file it came from: `None` where the text itself was given."""
+    if isinstance(source, str) and "<" in source:
+        return source, None
+    path = Path(source)
+    try:
+        return path.read_bytes(), str(path)
+    except OSError as error:
+        raise ModelError(
+            f"cannot be read: {error.strerror}", file=str(path), hint="check the path; XML text must contain a '<'"
+        ) from None
 
 
 def _root_element(text: str | bytes) -> bytes:

@@ -38,7 +38,7 @@ class JointMotion(NamedTuple):
 
 
 class AbstractJoint(abc.ABC):
-    """A joint type. To write one's own, give `nq`, `nv` and `pose`; the rest follows by differentiation when `nq == nv`.
+    """A joint type. To write one's own, give `nq`, `nv` and `pose`; if `nq == nv`, the rest follows by differentiation.
 
     Subclasses are frozen, hashable dataclasses whose fields are what the user chooses (axes, pitch, radius). What
     varies continuously is handed to the model as `parameters`, which are differentiable leaves, and as `frame`.
@@ -46,6 +46,8 @@ class AbstractJoint(abc.ABC):
 
     nq: ClassVar[int]
     nv: ClassVar[int]
+    #: Whether the pose depends on `time` too. Then velocity and bias have a part of their own, `sigma` (section 3.5).
+    rheonomic: ClassVar[bool] = False
 
     #: How far one unit of the coordinate turns about z and moves along z, for joints that are screws along z.
     @property
@@ -81,14 +83,35 @@ class AbstractJoint(abc.ABC):
         """`S_ring v`, in successor axes: by default the derivative of the columns along the motion."""
         if self.nv == 0:
             return None
-        rate = jax.jvp(lambda q: self.columns(q, parameters, time), (q,), (self.rate(q, v, parameters),))[1]
-        return combine(rate, v)
+        return combine(self.column_rates(q, v, parameters, time), v)
+
+    def column_rates(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
+        """`S_ring`: the rate of each column in successor axes while the joint moves."""
+        dtype, shape = jnp.result_type(*q), jnp.broadcast_shapes(*(jnp.shape(x) for x in q))
+
+        def columns(q: Coordinates):
+            # Constant columns hold Python numbers, which a derivative cannot see.
+            return jax.tree.map(
+                lambda a: jnp.broadcast_to(jnp.asarray(a, dtype), shape), self.columns(q, parameters, time)
+            )
+
+        return jax.jvp(columns, (q,), (self.rate(q, v, parameters),))[1]
 
     def motion(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> JointMotion:
         """Everything an algorithm asks of the joint."""
         rotation, translation = self.pose(q, parameters, time)
-        columns = self.columns(q, parameters, time)
-        return JointMotion(rotation, translation, columns, combine(columns, v), self.bias(q, v, parameters, time))
+        columns = self.columns(q, parameters, time) if self.nv else ()
+        if not self.rheonomic:
+            return JointMotion(rotation, translation, columns, combine(columns, v), self.bias(q, v, parameters, time))
+        tick = jnp.ones_like(time)
+
+        def velocity(q: Coordinates, time: Scalar) -> Motion:
+            pose, rates = jax.jvp(lambda t: self.pose(q, parameters, t), (time,), (tick,))
+            sigma = body_velocity(pose[0], *rates)
+            return sigma + combine(self.columns(q, parameters, time), v) if self.nv else sigma
+
+        rate = self.rate(q, v, parameters) if self.nv else ()
+        return JointMotion(rotation, translation, columns, *jax.jvp(velocity, (q, time), (rate, tick)))
 
     def pose_rate(self, q: Coordinates, rate: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
         """The velocity of the successor, in its axes, when the coordinates change at `rate`."""
@@ -160,24 +183,38 @@ def unit_vector(axis: Sequence[float], what: str) -> tuple[float, float, float]:
     a = np.asarray(axis, dtype=np.float64)
     if a.shape != (3,) or not np.all(np.isfinite(a)):
         raise ValueError(f"{what} must be three finite numbers, got {axis!r}")
-    length = float(np.linalg.norm(a))
-    if length == 0.0:
+    largest = np.max(np.abs(a))
+    if largest == 0.0:
         raise ValueError(f"{what} is zero: it must point along the joint, for example (0, 0, 1)")
-    x, y, z = (float(x) for x in a / length)
+    a = a / largest
+    x, y, z = (float(x) for x in a / np.linalg.norm(a))
     return (x, y, z)
 
 
-def frame_along(z: Sequence[float], x: Sequence[float] | None = None) -> np.ndarray:
-    """A rotation matrix whose third column is `z`; its first is `x` where given, else any perpendicular one."""
-    z = np.asarray(z, dtype=np.float64)
-    if x is None:
-        if z[2] == 1.0:
-            return np.eye(3)
-        y = np.cross(z, np.eye(3)[int(np.argmin(np.abs(z)))])
-        y /= np.linalg.norm(y)
-        return np.stack([np.cross(y, z), y, z], axis=1)
-    x = np.asarray(x, dtype=np.float64)
-    return np.stack([x, np.cross(z, x), z], axis=1)
+def check_perpendicular(joint: AbstractJoint, first: str, second: str) -> None:
+    """Two unit vectors, attributes of `joint` of these names, must be perpendicular."""
+    a, b = getattr(joint, first), getattr(joint, second)
+    if abs(np.dot(a, b)) > 1e-6:
+        raise ValueError(f"{type(joint).__name__}: `{first}` {a} and `{second}` {b} must be perpendicular")
+
+
+def finite_number(value: float, what: str) -> float:
+    """`value` as a Python float; anything but one finite number raises."""
+    number = np.asarray(value, dtype=np.float64)
+    if number.shape != () or not np.isfinite(number):
+        raise ValueError(f"{what} must be one finite number, got {value!r}")
+    return float(number)
+
+
+def frame_along(axis: Sequence[float], first: Sequence[float] | None = None) -> np.ndarray:
+    """A rotation matrix whose third column is `axis`; its first is `first` where given, else any perpendicular one."""
+    z = np.asarray(axis, dtype=np.float64)
+    if first is None and z[2] == 1.0:
+        return np.eye(3)
+    # Through y, so that the matrix is orthogonal even where `first` is only nearly perpendicular.
+    y = np.cross(z, np.eye(3)[int(np.argmin(np.abs(z)))] if first is None else np.asarray(first, dtype=np.float64))
+    y /= np.linalg.norm(y)
+    return np.stack([np.cross(y, z), y, z], axis=1)
 
 
 @dataclass(frozen=True, repr=False)

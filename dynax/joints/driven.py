@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.joints.base import AbstractJoint, Coordinates, JointMotion, body_velocity
-from dynax.spatial import Mat3, Motion, Scalar, Vec3
+from dynax.joints.base import AbstractJoint, Coordinates
+from dynax.spatial import Mat3, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,8 +29,15 @@ class Driven(AbstractJoint):
 
     nq: ClassVar[int] = 0
     nv: ClassVar[int] = 0
+    rheonomic: ClassVar[bool] = True
     joint: AbstractJoint
     schedule: Callable
+
+    def __post_init__(self):
+        if not isinstance(self.joint, AbstractJoint) or not self.joint.nq:
+            raise TypeError(f"Driven: `joint` must be a joint with a freedom to drive, got {self.joint!r}")
+        if not callable(self.schedule):
+            raise TypeError(f"Driven: `schedule` must be a function of time, got {self.schedule!r}")
 
     @property
     def frame(self) -> np.ndarray:
@@ -48,15 +55,7 @@ class Driven(AbstractJoint):
         times = jnp.asarray(time)
         flat = jax.vmap(lambda t: jnp.reshape(self.schedule(t), (self.joint.nq,)))(times.reshape(-1))
         coordinates = tuple(flat[:, k].reshape(times.shape) for k in range(self.joint.nq))
-        return self.joint.pose(coordinates, parameters, time)
-
-    def motion(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> JointMotion:
-        def velocity(time: Scalar) -> tuple[Motion, tuple[Mat3, Vec3]]:
-            pose, rate = jax.jvp(lambda t: self.pose((), parameters, t), (time,), (jnp.ones_like(time),))
-            return body_velocity(pose[0], *rate), pose
-
-        (sigma, (rotation, translation)), (sigma_rate, _) = jax.jvp(velocity, (time,), (jnp.ones_like(time),))
-        return JointMotion(rotation, translation, (), sigma, sigma_rate)
+        return self.joint.pose(self.joint.normalize(coordinates), parameters, time)
 
     def __repr__(self) -> str:
         return f"Driven({self.joint!r})"

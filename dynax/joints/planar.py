@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns, frame_along, unit_vector
-from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3, exp_translation, log_translation
+from dynax.spatial import Mat3, Motion, Scalar, Vec3, exp_translation, log_translation
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,20 +54,15 @@ class Planar(AbstractJoint):
         return angle + dv[0], x + c * step.x - s * step.y, y + s * step.x + c * step.y
 
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
+        """Turns count, as they do for a revolute joint; after whole turns, a body that moves evenly is back in place.
+
+        So no tangent vector of whole turns leads elsewhere, and near them the linear part grows without bound.
+        """
         angle, x, y = (b - a for a, b in zip(q0, q1, strict=True))
         c, s = jnp.cos(q0[0]), jnp.sin(q0[0])
         zero = jnp.zeros_like(angle)
-        # The angle is not wrapped: turns count, as they do for a revolute joint. The chord is that of the wrapped turn.
-        turn = Quaternion(jnp.cos(0.5 * angle), zero, zero, jnp.sin(0.5 * angle)).log()
-        step = log_translation(turn, Vec3(c * x + s * y, c * y - s * x, zero))
-        scale = _winding(angle, turn.z)
-        return angle, step.x * scale, step.y * scale
+        step = log_translation(Vec3(zero, zero, angle), Vec3(c * x + s * y, c * y - s * x, zero))
+        return angle, step.x, step.y
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], uniform[1], uniform[2]
-
-
-def _winding(angle: Scalar, wrapped: Scalar) -> Scalar:
-    """The linear part of a planar twist grows with the turns it makes for the same chord: `angle / wrapped`."""
-    same = jnp.abs(angle - wrapped) < 1e-3
-    return jnp.where(same, 1.0, angle / jnp.where(same, 1.0, wrapped))

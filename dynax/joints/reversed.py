@@ -20,6 +20,10 @@ class Reversed(AbstractJoint):
 
     joint: AbstractJoint
 
+    def __post_init__(self):
+        if not isinstance(self.joint, AbstractJoint):
+            raise TypeError(f"Reversed: `joint` must be a joint, for example Revolute((0, 0, 1)), got {self.joint!r}")
+
     @property
     def nq(self) -> int:  # type: ignore[override]
         return self.joint.nq

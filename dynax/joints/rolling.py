@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.joints.base import AbstractJoint, Coordinates, frame_along, unit_vector
+from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, finite_number, frame_along, unit_vector
 from dynax.joints.spherical import turn, uniform_rotation
 from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3
 
@@ -27,8 +27,8 @@ class _Pinion(AbstractJoint):
         name = type(self).__name__
         object.__setattr__(self, "axis", unit_vector(self.axis, f"{name}: `axis`"))
         object.__setattr__(self, "direction", unit_vector(self.direction, f"{name}: `direction`"))
-        if abs(np.dot(self.axis, self.direction)) > 1e-9:
-            raise ValueError(f"{name}: `axis` {self.axis} and `direction` {self.direction} must be perpendicular")
+        object.__setattr__(self, "radius", finite_number(self.radius, f"{name}: `radius`"))
+        check_perpendicular(self, "axis", "direction")
 
     @property
     def frame(self) -> np.ndarray:
@@ -99,6 +99,9 @@ class RollingBall(AbstractJoint):
     nq: ClassVar[int] = 6
     nv: ClassVar[int] = 3
     radius: float = 1.0
+
+    def __post_init__(self):
+        object.__setattr__(self, "radius", finite_number(self.radius, "RollingBall: `radius`"))
 
     @property
     def parameters(self) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from dynax.joints.base import AxisJoint, Coordinates
+from dynax.joints.base import AxisJoint, Coordinates, finite_number
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
 
@@ -67,6 +67,10 @@ class Helical(_Screw):
     """A screw about `axis` that advances `pitch` [m/rad]: `q` is the angle [rad]; zero pitch is revolute."""
 
     pitch: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "pitch", finite_number(self.pitch, "Helical: `pitch`"))
 
     @property
     def screw(self) -> tuple[float, float]:

@@ -38,8 +38,8 @@ class Spherical(AbstractJoint):
         return v.x, v.y, v.z
 
     def normalize(self, q: Coordinates) -> Coordinates:
-        q = Quaternion(*q).normalized()
-        return q.w, q.x, q.y, q.z
+        r = Quaternion(*q).normalized()
+        return r.w, r.x, r.y, r.z
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return uniform_rotation(uniform[:3])

@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.joints.base import AbstractJoint, Coordinates, unit_vector
+from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, frame_along, unit_vector
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
 
@@ -27,13 +27,11 @@ class Universal(AbstractJoint):
     def __post_init__(self):
         for name in ("first", "second"):
             object.__setattr__(self, name, unit_vector(getattr(self, name), f"Universal: `{name}`"))
-        if abs(np.dot(self.first, self.second)) > 1e-9:
-            raise ValueError(f"Universal: axes {self.first} and {self.second} must be perpendicular")
+        check_perpendicular(self, "first", "second")
 
     @property
     def frame(self) -> np.ndarray:
-        y, z = np.asarray(self.second), np.asarray(self.first)
-        return np.stack([np.cross(y, z), y, z], axis=1)
+        return frame_along(self.first, np.cross(self.second, self.first))
 
     @property
     def canonical(self) -> Universal:
@@ -51,9 +49,7 @@ class Universal(AbstractJoint):
 
     def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
         zero, product = jnp.zeros_like(q[0]), v[0] * v[1]
-        return Motion(
-            Vec3(-jnp.cos(q[1]) * product, zero, -jnp.sin(q[1]) * product), Vec3(zero, zero, zero)
-        )
+        return Motion(Vec3(-jnp.cos(q[1]) * product, zero, -jnp.sin(q[1]) * product), Vec3(zero, zero, zero))
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], jnp.pi * uniform[1]

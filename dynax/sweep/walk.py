@@ -74,6 +74,8 @@ def take_rows(x: Any, index: np.ndarray) -> Any:
             return a
         if not missing.any():
             return a[index]
+        if missing.all():
+            return jnp.zeros((len(index), *a.shape[1:]), a.dtype)
         picked = a[np.where(missing, 0, index)]
         return jnp.where(missing.reshape((-1,) + (1,) * (a.ndim - 1)), jnp.zeros((), a.dtype), picked)
 

@@ -1,0 +1,122 @@
+"""The mass matrix from composite inertias (Featherstone 2008, section 6.2; Jain, CRB-ALG).
+
+    inward    I_i^c = I_i + sum over children of phi I_j^c phi*
+    pairs     M_ij = (I_i^c s_i) . s_j    for body j carrying (or being) body i, both about the joint of j
+
+The pairs are one masked elementwise product over all freedoms: no walk, no gather, exact zeros off the support.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dynax.algorithms._bodies import per_velocity, world_inertias
+from dynax.algorithms._kinematics import columns, kinematics
+from dynax.algorithms._layout import Parts
+from dynax.algorithms._setup import Setup, setup
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.spatial import Force, Motion, RigidInertia, Sym3, Vec3
+from dynax.sweep import take_rows
+
+
+class Freedoms(NamedTuple):
+    """One row per velocity coordinate: its column in world axes, about the joint at `position`."""
+
+    column: Motion
+    position: Vec3
+
+
+def freedoms(model: Model, s: Setup, kin: Parts) -> Freedoms:
+    """All motion columns in the order of `v`; positions relative to the tree's free root."""
+    slot = columns(model, s, kin.rows.rotation).motion()
+    at_slot = s.layout.to_slots(kin.rows.position, s.layout.slot_body)
+    roots = s.root_rotation
+    units = [Vec3(roots.xx, roots.yx, roots.zx), Vec3(roots.xy, roots.yy, roots.zy), Vec3(roots.xz, roots.yz, roots.zz)]
+    still = Vec3.zero(roots.xx)
+    six = [Motion(u, still) for u in units] + [Motion(still, u) for u in units]
+    root = jax.tree.map(lambda *a: jnp.stack(a, axis=1).reshape(-1, *a[0].shape[1:]), *six)
+    return in_velocity_order(s, Freedoms(root, Vec3.zero(root.angular.x)), Freedoms(slot, at_slot))
+
+
+def in_velocity_order(s: Setup, roots, slots):
+    """Trees over the roots' freedoms (`6 k`) and the slot rows, in the order of `v`, all at full batch shape."""
+
+    def full(a: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(a, (a.shape[0], *s.batch))
+
+    joined = jax.tree.map(lambda a, b: jnp.concatenate([full(a), full(b)]), roots, slots)
+    return take_rows(joined, s.layout._from_slots)
+
+
+def per_freedom(s: Setup, parts: Parts):
+    """A quantity per body, at each of its freedoms, in the order of `v`."""
+    return take_rows(s.layout.body_order(parts), s.layout.topology.body_of_velocity)
+
+
+def composites(s: Setup, kin: Parts, inertias: Parts) -> Parts:
+    """The inertia of everything each body carries, itself included, in world axes about its joint."""
+
+    def step(children: RigidInertia, x: tuple[RigidInertia, Vec3]) -> tuple[RigidInertia, RigidInertia]:
+        total = children + x[0]
+        return total.shift_to_parent(x[1]), total
+
+    zero = jnp.zeros(s.batch, s.dtype)
+    nothing = RigidInertia(zero, Vec3.zero(zero), Sym3.zero(zero))
+    rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), inertias.rows)
+    sums, totals = s.layout.bodies.gather(step, nothing, (rows, kin.rows.offset))
+    return Parts(jax.tree.map(lambda a, b: a + b[1:], inertias.roots, sums), totals)
+
+
+def pair(left: Force, right: Motion, at_left: Vec3, at_right: Vec3) -> jax.Array:
+    """`[i, j]`: the force of row `i` about `at_left`, paired with the motion of row `j` about `at_right`."""
+    f = jax.tree.map(lambda a: a[:, None], left)
+    m = jax.tree.map(lambda a: a[None, :], right)
+    offset = jax.tree.map(lambda a, b: a[:, None] - b[None, :], at_left, at_right)
+    return m.dot(f.shift_to_parent(offset))
+
+
+def on_support(model: Model, below: jax.Array, above: jax.Array | None = None) -> jax.Array:
+    """`below[i, j]` where freedom `j` carries (or shares the joint of) `i`, `above[i, j]` where `i` carries `j`, else 0.
+
+    Without `above` the result is symmetric.
+    """
+    mask = model.topology.velocity_support
+    upper = jnp.swapaxes(below, 0, 1) if above is None else above
+    shape = mask.shape + (1,) * (below.ndim - 2)
+    zero = jnp.zeros((), below.dtype)
+    return jnp.where(mask.reshape(shape), below, jnp.where(mask.T.reshape(shape), upper, zero))
+
+
+def crba(model: Model, q: jax.Array) -> jax.Array:
+    """The mass matrix `(nv, nv, *batch)`."""
+    s = setup(model, q)
+    kin = kinematics(model, s, positions=True)
+    rows = freedoms(model, s, kin)
+    force = per_freedom(s, composites(s, kin, world_inertias(s, kin))) @ rows.column
+    matrix = on_support(model, pair(force, rows.column, rows.position, rows.position))
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
+    return matrix + diagonal(armature)
+
+
+def diagonal(x: jax.Array) -> jax.Array:
+    """A diagonal matrix `(n, n, *batch)` from `(n, *batch)`."""
+    eye = jnp.eye(x.shape[0], dtype=x.dtype)
+    return eye.reshape(eye.shape + (1,) * (x.ndim - 1)) * x[:, None]
+
+
+_crba = jax.jit(crba)
+
+
+def mass_matrix(model: Model, q) -> jax.Array:
+    """The joint-space inertia matrix, symmetric positive definite, shape `(nv, nv)`; armature on its diagonal.
+
+    Composite rigid bodies, Featherstone (2008), section 6.2. Entries of freedoms that do not carry one another are
+    exactly zero (branch-induced sparsity, section 6.4).
+
+    **Arguments:** `q`: configuration, shape `(nq,)`.
+    """
+    return _crba(model, *as_state(model, q=q))

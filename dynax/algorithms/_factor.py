@@ -1,0 +1,102 @@
+"""The innovations factor of the mass matrix and what it solves (Jain, LEM-0.1 to 0.3, SOA-MINV).
+
+    M = [1 + H phi K] D [1 + H phi K]^T        M^-1 = [1 - H psi K]^T D^-1 [1 - H psi K]
+
+Factor once, in O(n), then each solution is one inward and one outward walk of 6-vectors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dynax.algorithms._articulated import (
+    Gains,
+    RootInertia,
+    Slots,
+    accelerate,
+    articulate,
+    base_accelerations,
+    gauss_jordan,
+    innovate,
+    root_forces,
+    slot_rows,
+    slot_scalars,
+)
+from dynax.algorithms._bodies import world_inertias
+from dynax.algorithms._kinematics import kinematics
+from dynax.algorithms._setup import Setup, setup
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.spatial import ArticulatedInertia, Force
+
+
+class Factor(NamedTuple):
+    """The factor at one configuration."""
+
+    setup: Setup
+    slots: Slots
+    gains: Gains
+    roots: RootInertia
+
+
+def factorize(model: Model, q: jax.Array) -> Factor:
+    """Articulated inertias and gains for trailing batch axes."""
+    s = setup(model, q)
+    kin = kinematics(model, s)
+    inertias = world_inertias(s, kin)
+    slots = slot_rows(model, s, kin)
+
+    def inward(handed, x):
+        slot, inertia = x
+        p, gains = articulate(handed, inertia, slot)
+        return p.shift_to_parent(slot.offset), gains
+
+    zero = ArticulatedInertia.zero(jnp.zeros(s.batch, s.dtype))
+    p, gains = s.layout.slots.gather(inward, zero, (slots, s.layout.to_slots(inertias.rows, s.layout.slot_last)))
+    return Factor(s, slots, gains, RootInertia.of(model, s, p, inertias.roots))
+
+
+def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
+    """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
+    s = factor.setup
+    wide = s._replace(
+        batch=rhs.shape[1:], root_rotation=jax.tree.map(lambda a: a[:, None], s.root_rotation)
+    )
+    slots, gains = jax.tree.map(lambda a: a[:, None], (factor.slots, factor.gains))
+
+    def inward(z, x):
+        slot, gain, torque = x
+        z, w = innovate(z, slot, gain, torque)
+        return z.shift_to_parent(slot.offset), w
+
+    zero = Force.zero(jnp.zeros(wide.batch, s.dtype))
+    z, w = s.layout.slots.gather(inward, zero, (slots, gains, slot_scalars(wide, rhs)))
+    if len(s.layout.topology.free_roots):
+        own = rhs[s.layout.root_velocity] - root_forces(wide, jax.tree.map(lambda a: a[1:], z))
+        six = jnp.moveaxis(own.reshape(-1, 6, *own.shape[1:]), 0, 2)  # (6, m, k, *batch)
+        solution = gauss_jordan(factor.roots.matrix, six)
+        base = jnp.moveaxis(solution, 2, 0).reshape(own.shape)
+    else:
+        base = jnp.zeros((0, *wide.batch), s.dtype)
+    rows = s.layout.slots.scatter(accelerate, base_accelerations(wide, base), (slots, gains, w))
+    return s.layout.velocity_order(base, rows)
+
+
+@jax.jit
+def _inverse_mass_matrix(model: Model, q: jax.Array) -> jax.Array:
+    eye = jnp.eye(model.nv, dtype=q.dtype)
+    inverse = solve(factorize(model, q), eye.reshape(eye.shape + (1,) * (q.ndim - 1)) + jnp.zeros(q.shape[1:], q.dtype))
+    return 0.5 * (inverse + jnp.swapaxes(inverse, 0, 1))
+
+
+def inverse_mass_matrix(model: Model, q) -> jax.Array:
+    """The inverse of the mass matrix, shape `(nv, nv)`, without forming the mass matrix.
+
+    From the innovations factor, O(n) for each column; it keeps more digits than inverting `mass_matrix`.
+
+    **Arguments:** `q`: configuration, shape `(nq,)`.
+    """
+    return _inverse_mass_matrix(model, *as_state(model, q=q))
