@@ -12,12 +12,12 @@ from dynax.model import Model
 
 
 def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
-    """Load a URDF or an MJCF, told apart by its content.
+    """Load a URDF, an MJCF or what `dx.save` wrote, told apart by its content.
 
     **Arguments:**
 
     - `source`: a path, or the XML text itself.
-    - `root`: for a URDF, whether its root link is `"fixed"` to the world or `"free"`. An MJCF says so itself.
+    - `root`: for a URDF, whether its root link is `"fixed"` to the world or `"free"`. Other files say so themselves.
 
     No mesh, no ROS and no network is needed; MJCF needs the `mujoco` package (`pip install "dynax[mjcf]"`). What cannot
     be read raises `dx.ModelError` with file, line, element, reason and remedy; what was odd but could be loaded is
@@ -26,6 +26,10 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     if root not in ("fixed", "free"):
         raise ValueError(f"`root` must be 'fixed' or 'free', got {root!r}")
     text, file = read_source(source)
+    if text.lstrip()[:1] in ("{", b"{"):
+        from dynax.io.save import read_saved
+
+        return read_saved(text, file=file)
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         from dynax.io.mjcf import read_mjcf
 
@@ -35,7 +39,7 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
 
 def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
     """The text a user means, and the file it came from: `None` where the text itself was given."""
-    if isinstance(source, str) and "<" in source:
+    if isinstance(source, str) and ("<" in source or source.lstrip().startswith("{")):
         return source, None
     path = Path(source)
     try:

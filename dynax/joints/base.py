@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
@@ -206,7 +207,7 @@ def finite_number(value: float, what: str) -> float:
     return float(number)
 
 
-def frame_along(axis: Sequence[float], first: Sequence[float] | None = None) -> np.ndarray:
+def frame_along(axis: ArrayLike, first: ArrayLike | None = None) -> np.ndarray:
     """A rotation matrix whose third column is `axis`; its first is `first` where given, else any perpendicular one."""
     z = np.asarray(axis, dtype=np.float64)
     if first is None and z[2] == 1.0:

@@ -50,10 +50,13 @@ class Gimbal(AbstractJoint):
         first_axis = third.transpose_apply(second.transpose_apply(axes[0]))
         return tuple(Motion(a, still) for a in (first_axis, third.transpose_apply(axes[1]), axes[2]))
 
+    def determinant(self, q: Coordinates) -> Scalar:
+        """That of the columns: zero exactly where a freedom is lost, so a program can watch how near that is."""
+        repeats = self.sequence[0] == self.sequence[2]
+        handed = 1.0 if self.sequence[:2] in ("xy", "yz", "zx") else -1.0
+        return -jnp.sin(q[1]) if repeats else handed * jnp.cos(q[1])
+
     def sample(self, uniform: Coordinates) -> Coordinates:
         # A second angle well inside the chart: centred on pi/2 for a repeated axis, on zero otherwise.
         centre = 0.5 * jnp.pi if self.sequence[0] == self.sequence[2] else 0.0
         return jnp.pi * uniform[0], centre + 1.2 * uniform[1], jnp.pi * uniform[2]
-
-    def neutral(self) -> tuple[float, ...]:
-        return (0.0, 0.0, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +75,7 @@ class ModelBuilder:
     frames: dict[str, FrameRecord] = field(default_factory=dict, init=False, repr=False)
     couplings: list[CouplingRecord] = field(default_factory=list, init=False, repr=False)
     findings: list[Finding] = field(default_factory=list, init=False, repr=False)
+    _moving_joints: set[str] = field(default_factory=set, init=False, repr=False)
 
     def body(
         self,
@@ -121,8 +122,10 @@ class ModelBuilder:
                 f"`joint` is {joint!r}, not a joint", element=label, hint="pass an instance such as Revolute((0, 0, 1))"
             )
         joint_name = f"{name}_joint" if joint_name is None else joint_name
-        if any(record.joint_name == joint_name and record.joint.nv for record in self.bodies.values()) and joint.nv:
+        if joint.nv and joint_name in self._moving_joints:
             raise ModelError("there are two joints of this name", element=f"joint {joint_name!r}", hint="rename one")
+        if joint.nv:
+            self._moving_joints.add(joint_name)
         nq, nv, where = joint.nq, joint.nv, f"joint {joint_name!r}"
         reference = joint.neutral() if spring_reference is None else spring_reference
         self.bodies[name] = BodyRecord(
@@ -286,12 +289,6 @@ def _massless_tips(moving: Sequence[BodyRecord], inertia: Sequence[SpatialInerti
                 )
             )
     return found
-
-
-def renamed(record: BodyRecord, prefix: str) -> BodyRecord:
-    """The record with every name prefixed (the world keeps its own)."""
-    parent = record.parent if record.parent == WORLD else prefix + record.parent
-    return replace(record, name=prefix + record.name, parent=parent, joint_name=prefix + record.joint_name)
 
 
 def _six(tensor: np.ndarray) -> np.ndarray:

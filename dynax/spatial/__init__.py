@@ -1,5 +1,10 @@
-"""Spatial algebra: rotations, poses, motions, forces and inertias. Imports nothing else of dynax but its error."""
+"""Spatial algebra: rotations, poses, motions, forces and inertias. Imports nothing else of dynax.
 
+`plucker` and `planar` hold the same algebra as plain matrices, for teaching, tests and operators.
+"""
+
+from dynax.spatial import planar as planar
+from dynax.spatial import plucker as plucker
 from dynax.spatial.components import Mat3 as Mat3
 from dynax.spatial.components import Scalar as Scalar
 from dynax.spatial.components import Sym3 as Sym3
@@ -14,5 +19,7 @@ from dynax.spatial.motion import spatial_acceleration as spatial_acceleration
 from dynax.spatial.quaternion import Quaternion as Quaternion
 from dynax.spatial.quaternion import exp_translation as exp_translation
 from dynax.spatial.quaternion import log_translation as log_translation
+from dynax.spatial.screw import Screw as Screw
+from dynax.spatial.screw import screw_decomposition as screw_decomposition
 from dynax.spatial.transform import Rotation as Rotation
 from dynax.spatial.transform import Transform as Transform

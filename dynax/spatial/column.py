@@ -1,7 +1,7 @@
 """One motion column of a joint, in the form the recursions want it.
 
-A joint with one freedom is a screw along its body's z axis, whose zero part is structurally absent; every other column is
-a general motion. Both answer the same four questions, so a step of a sweep is written once.
+A joint with one freedom is a screw along its body's z axis, whose zero part is structurally absent; every other column
+is a general motion. Both answer the same four questions, so a step of a sweep is written once.
 """
 
 from __future__ import annotations

@@ -1,26 +1,47 @@
 """Vectors and matrices of three dimensions as tuples of named components.
 
 Every component is an array of any shape (rows of bodies, then batch axes, or nothing), so each operation is elementwise
-and a step of an algorithm written for one body runs unchanged over all bodies and a whole batch. XLA turns such code into
-few fused loops with the batch innermost; the same formulas on trailing axes of length 3 become many strided ones.
+and a step of an algorithm written for one body runs unchanged over all bodies and a whole batch. XLA turns such code
+into few fused loops with the batch innermost; the same formulas on trailing axes of length 3 become many strided ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, dataclass_transform, overload
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 Scalar = Any  # an array, a tracer or a Python number: one component of a vector
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def component_dataclass(cls):
     """A frozen dataclass that is also a pytree, all of whose fields are children."""
     cls = dataclass(frozen=True, eq=False)(cls)
-    return jax.tree_util.register_dataclass(cls)
+    cls.__array_ufunc__ = None  # a NumPy array times a vector is our `__rmul__`, not an array of objects
+    return register_fields(cls)
+
+
+def register_fields(cls):
+    """Make a dataclass a pytree, its fields the children, of a structure equal to that of no other class.
+
+    The structures of classes in `jax.tree_util.register_dataclass` compare equal when their fields do (JAX 0.10), so a
+    loop would take a `Force` for a `Motion`, and a cache may too.
+    """
+    names = tuple(field.name for field in fields(cls))
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in names)
+
+    def flatten(x):
+        return tuple([getattr(x, name) for name in names]), None
+
+    def flatten_with_keys(x):
+        return tuple([(key, getattr(x, name)) for key, name in zip(keys, names, strict=True)]), None
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, lambda _, children: cls(*children), flatten)
+    return cls
 
 
 def stack(components, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -156,6 +177,12 @@ class Mat3:
         return Mat3(*(a * scale for a in self.components))
 
     __rmul__ = __mul__
+
+    @overload
+    def __matmul__(self, other: Vec3) -> Vec3: ...
+
+    @overload
+    def __matmul__(self, other: Mat3) -> Mat3: ...
 
     def __matmul__(self, other):
         if isinstance(other, Vec3):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
-from dynax.spatial.components import Scalar, Vec3, component_dataclass
+from dynax.spatial.components import Mat3, Scalar, Vec3, component_dataclass
 
 
 def _refuse(operation: str, left: object, right: object) -> TypeError:
@@ -104,11 +104,11 @@ class Motion(_SpatialVector):
         """The same motion about an origin displaced by `offset`, axes unchanged: the operator `phi*` of Jain."""
         return Motion(self.angular, self.linear + self.angular.cross(offset))
 
-    def rotate(self, r) -> Motion:
+    def rotate(self, r: Mat3) -> Motion:
         """`r @ m`, both halves rotated."""
         return Motion(r @ self.angular, r @ self.linear)
 
-    def rotate_back(self, r) -> Motion:
+    def rotate_back(self, r: Mat3) -> Motion:
         """`r.T @ m`, both halves rotated back."""
         return Motion(r.transpose_apply(self.angular), r.transpose_apply(self.linear))
 
@@ -137,10 +137,10 @@ class Force(_SpatialVector):
         """The same force about the origin `offset` leads away from: the operator `phi` of Jain."""
         return Force(self.angular + offset.cross(self.linear), self.linear)
 
-    def rotate(self, r) -> Force:
+    def rotate(self, r: Mat3) -> Force:
         return Force(r @ self.angular, r @ self.linear)
 
-    def rotate_back(self, r) -> Force:
+    def rotate_back(self, r: Mat3) -> Force:
         return Force(r.transpose_apply(self.angular), r.transpose_apply(self.linear))
 
 

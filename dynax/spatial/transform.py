@@ -1,4 +1,4 @@
-"""Rotations and poses as a user holds them: arrays with the last axes 3x3 and 3, acting on everything that has a frame."""
+"""Rotations and poses as a user holds them: arrays with last axes 3x3 and 3, acting on everything that has a frame."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
-from dynax.spatial.components import Mat3, Vec3
+from dynax.spatial.components import Mat3, Vec3, register_fields
 from dynax.spatial.inertia import ArticulatedInertia, RigidInertia, SpatialInertia
 from dynax.spatial.motion import Force, Motion
 from dynax.spatial.quaternion import Quaternion, exp_translation, log_translation
 
 
-@jax.tree_util.register_dataclass
+@register_fields
 @dataclass(frozen=True, eq=False)
 class Rotation:
     """A rotation that turns body components into parent components.
@@ -78,10 +78,11 @@ class Rotation:
             return Rotation(self.matrix @ other.matrix)
         if isinstance(other, Motion | Force | RigidInertia | ArticulatedInertia):
             return other.rotate(self._components)
+        _refuse_unknown("turn", other)
         return (self._components @ Vec3.from_array(other)).array
 
 
-@jax.tree_util.register_dataclass
+@register_fields
 @dataclass(frozen=True, eq=False)
 class Transform:
     """The pose of a frame in another: it turns coordinates in the first into coordinates in the second.
@@ -101,8 +102,7 @@ class Transform:
     def __post_init__(self):
         rotation = self.rotation.matrix if isinstance(self.rotation, Rotation) else self.rotation
         for name, value in (("rotation", rotation), ("translation", self.translation)):
-            # Lists and tuples become NumPy; arrays, tracers and the placeholders of a pytree stay what they are.
-            object.__setattr__(self, name, np.asarray(value, dtype=float) if isinstance(value, list | tuple) else value)
+            object.__setattr__(self, name, _array(value))
 
     @staticmethod
     def identity() -> Transform:
@@ -114,7 +114,7 @@ class Transform:
 
     @staticmethod
     def exp(twist: Motion) -> Transform:
-        """The displacement of a body that moves with the constant `twist` (body or parent axes alike) for one second."""
+        """The displacement of a body that moves for one second with the constant `twist` (the same in either axes)."""
         rotation = Quaternion.exp(twist.angular).matrix().array
         return Transform(rotation, exp_translation(twist.angular, twist.linear).array)
 
@@ -138,6 +138,12 @@ class Transform:
         bottom = jnp.broadcast_to(jnp.array([0.0, 0.0, 0.0, 1.0], top.dtype), (*top.shape[:-2], 1, 4))
         return jnp.concatenate([top, bottom], axis=-2)
 
+    @staticmethod
+    def from_homogeneous(matrix: ArrayLike) -> Transform:
+        """From the 4x4 matrix of the pose, shape `(..., 4, 4)`; the inverse of `homogeneous`."""
+        a = jnp.asarray(matrix)
+        return Transform(a[..., :3, :3], a[..., :3, 3])
+
     @property
     def inverse(self) -> Transform:
         rotation = self.rotation.swapaxes(-1, -2)
@@ -154,13 +160,12 @@ class Transform:
         if isinstance(other, SpatialInertia):
             r, p = np.asarray(self.rotation), np.asarray(self.translation)
             return SpatialInertia(other.mass, r @ other.com + p, r @ other.inertia @ r.T)
+        _refuse_unknown("move", other)
         return (self._r @ Vec3.from_array(other) + self._p).array
 
     def inverse_apply(self, other: Any) -> Any:
         """`self.inverse @ other` without forming the inverse."""
-        if isinstance(other, Motion):
-            return other.shift(self._p).rotate_back(self._r)
-        if isinstance(other, Force):
+        if isinstance(other, Motion | Force):
             return other.shift(self._p).rotate_back(self._r)
         if isinstance(other, RigidInertia | ArticulatedInertia):
             return other.shift_to_parent(-self._p).rotate(self._r.T)
@@ -168,5 +173,22 @@ class Transform:
             transposed = self.rotation.swapaxes(-1, -2)
             offset = (other.translation - self.translation)[..., None]
             return Transform(transposed @ other.rotation, (transposed @ offset)[..., 0])
+        if isinstance(other, SpatialInertia):
+            r, p = np.asarray(self.rotation), np.asarray(self.translation)
+            return SpatialInertia(other.mass, r.T @ (other.com - p), r.T @ other.inertia @ r)
+        _refuse_unknown("move", other)
         return self._r.transpose_apply(Vec3.from_array(other) - self._p).array
 
+
+def _array(value: Any) -> Any:
+    """Lists and tuples as arrays, NumPy unless a tracer is in them; arrays and placeholders of a pytree as they are."""
+    if not isinstance(value, list | tuple):
+        return value
+    traced = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
+    return jnp.asarray(value) if traced else np.asarray(value, dtype=float)
+
+
+def _refuse_unknown(verb: str, other: Any) -> None:
+    """Points are arrays; anything else of ours that gets this far has no frame to change."""
+    if not isinstance(other, np.ndarray | jax.Array | list | tuple):
+        raise TypeError(f"cannot {verb} a {type(other).__name__}: expected points (..., 3), or what has a frame")

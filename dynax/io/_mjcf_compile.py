@@ -1,0 +1,130 @@
+"""MJCF text to a compiled MuJoCo model, without the assets that only show and collide.
+
+MuJoCo's compiler does the reading: includes, defaults, angles, attached models, inertia from geoms. Before it runs,
+meshes, height fields and textures are taken out where no inertia depends on them, so that their files need not exist.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dynax.errors import ModelError
+
+_LINE = re.compile(r"\bline (\d+)|Line number=(\d+)")
+_NAMED = re.compile(r"Element(?: name)? '([^']+)'")
+_FILE = re.compile(r"Error opening file '([^']+)'")
+
+
+class Compiled(NamedTuple):
+    """What MuJoCo makes of an MJCF."""
+
+    model: Any
+    """A `mujoco.MjModel`."""
+    name: str
+    warnings: tuple[str, ...]
+    """What its compiler had to say, each once."""
+
+
+def import_mujoco() -> Any:
+    """The `mujoco` package; a `ModelError` that says how to install it where it is missing."""
+    try:
+        import mujoco
+    except ImportError:
+        raise ModelError(
+            "reading MJCF needs the mujoco package, which is not installed", hint='pip install "dynax[mjcf]"'
+        ) from None
+    return mujoco
+
+
+def compile_mjcf(text: str | bytes, file: str | None) -> Compiled:
+    """The compiled model of an MJCF.
+
+    **Arguments:**
+
+    - `text`: the MJCF itself.
+    - `file`: where it came from: includes and assets are sought beside it. `None` for text without a file.
+
+    Whatever MuJoCo objects to becomes a `ModelError` with its words, and its line where it names one.
+    """
+    mujoco = import_mujoco()
+    needed: dict[str, str] = {}
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            if file is not None and Path(file).is_file():
+                spec = mujoco.MjSpec.from_file(file)
+            else:
+                spec = mujoco.MjSpec.from_string(text if isinstance(text, str) else text.decode("utf-8"))
+            needed = _drop_assets(mujoco, spec)
+            spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE  # simulates every muscle, which we do not use
+            compiled = spec.compile()
+        except (ValueError, UnicodeDecodeError) as error:
+            raise _translated(str(error), file, needed) from None
+    messages = dict.fromkeys(" ".join(str(w.message).split()) for w in heard)
+    return Compiled(compiled, spec.modelname, tuple(messages))
+
+
+def _drop_assets(mujoco: Any, spec: Any) -> dict[str, str]:
+    """Take out all assets but the meshes that give a body its inertia; returns the bodies that need one, by mesh."""
+    needed: dict[str, str] = {}
+    for body in spec.bodies:
+        for geom in body.geoms:
+            is_field = geom.type == mujoco.mjtGeom.mjGEOM_HFIELD
+            if geom.meshname and _weighs(mujoco, body, geom):
+                needed.setdefault(geom.meshname, body.name)
+            elif geom.meshname or is_field:
+                # It keeps its name, which sensors and contact pairs may use, and becomes a point without mass.
+                geom.meshname = geom.hfieldname = ""
+                geom.type = mujoco.mjtGeom.mjGEOM_SPHERE
+                geom.size = [1e-3, 0.0, 0.0]
+                geom.fromto = [np.nan] * 6
+                geom.mass = 0.0
+    for material in spec.materials:
+        material.textures = [""] * len(material.textures)
+    for asset in (*spec.skins, *spec.textures, *spec.hfields, *(m for m in spec.meshes if m.name not in needed)):
+        spec.delete(asset)
+    return needed
+
+
+def _weighs(mujoco: Any, body: Any, geom: Any) -> bool:
+    """Whether the inertia of something that moves depends on this geom."""
+    rule, choice = body.compiler.inertiafromgeom, mujoco.mjtInertiaFromGeom
+    if rule == choice.mjINERTIAFROMGEOM_FALSE or (rule == choice.mjINERTIAFROMGEOM_AUTO and body.explicitinertial):
+        return False
+    low, high = body.compiler.inertiagrouprange
+    massless = geom.density == 0.0 if np.isnan(geom.mass) else geom.mass == 0.0
+    if massless or not low <= geom.group <= high:
+        return False
+    while body is not None and body.name != "world":
+        if body.joints:
+            return True
+        body = body.parent
+    return False
+
+
+def _translated(message: str, file: str | None, needed: dict[str, str]) -> ModelError:
+    """MuJoCo's error in our form: its sentence, its element and its line in their places."""
+    text = " ".join(message.split())
+    match = _LINE.search(text)
+    line = int(match.group(1) or match.group(2)) if match else None
+    named = _NAMED.search(text)
+    element = f"element '{named.group(1)}'" if named else None
+    reason = re.sub(r"^(XML )?Error: ", "", re.sub(r" ?Element (name )?'.*$", "", text))
+    missing = _FILE.search(text)
+    if missing and needed:
+        stem = Path(missing.group(1)).name
+        bodies = [body for mesh, body in needed.items() if mesh in (stem, Path(stem).stem)] or list(needed.values())
+        return ModelError(
+            f"its inertia follows from the mesh '{missing.group(1)}', which cannot be opened",
+            element=f"body '{bodies[0]}'",
+            file=file,
+            line=line,
+            hint="put the mesh where the file says, or give the body an <inertial>",
+        )
+    hint = "an include is sought beside the file: load by path, not by text" if missing and file is None else None
+    return ModelError(f"MuJoCo: {reason}", element=element, file=file, line=line, hint=hint)

@@ -1,0 +1,100 @@
+"""What a compiled MuJoCo model holds that dynax does not use: an entry in the report for each kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dynax.io._mujoco_names import BALL, FREE, actuators_on_joints
+from dynax.model.builder import ModelBuilder
+
+_CONNECT, _WELD, _JOINT, _TENDON = range(4)
+_BODY_OBJECT = 1
+
+
+def note_everything_unused(builder: ModelBuilder, m: Any, bodies: list[str], joints: list[str]) -> None:
+    """Fill the report, and record the equality constraints that are linear in two joints as couplings.
+
+    **Arguments:** the compiled model `m`, and the names its bodies and joints have here.
+    """
+    for e in range(m.neq):
+        _equality(builder, m, e, bodies, joints)
+    _joints(builder, m, joints)
+    _once(builder, m, bodies)
+
+
+def _equality(builder: ModelBuilder, m: Any, e: int, bodies: list[str], joints: list[str]) -> None:
+    kind, one, two = int(m.eq_type[e]), int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
+    label = f"equality {m.equality(e).name or e!r}"
+    if not m.eq_active0[e]:
+        builder.note(label, "is switched off in the file; ignored")
+    elif kind == _JOINT and two < 0:
+        value = m.eq_data[e, 0] + m.qpos0[m.jnt_qposadr[one]]
+        builder.note(label, f"holds joint {joints[one]!r} at {value:g}; not enforced, the joint stays free")
+    elif kind == _JOINT and not m.eq_data[e, 2:5].any():
+        start_one, start_two = (m.qpos0[m.jnt_qposadr[j]] for j in (one, two))
+        offset, ratio = m.eq_data[e, :2]
+        builder.couple(joints[one], joints[two], ratio=ratio, offset=offset + start_one - ratio * start_two)
+        builder.note(label, f"couples joint {joints[one]!r} to {joints[two]!r}; it stays free until constraints exist")
+    elif kind == _JOINT:
+        builder.note(label, f"is a polynomial between joints {joints[one]!r} and {joints[two]!r}; not enforced")
+    elif kind in (_CONNECT, _WELD):
+        names = bodies if m.eq_objtype[e] == _BODY_OBJECT else [m.site(s).name or f"site {s}" for s in range(m.nsite)]
+        what = "connects" if kind == _CONNECT else "welds"
+        builder.note(label, f"{what} {names[one]!r} and {names[two]!r}; not enforced")
+    else:
+        builder.note(label, "is on tendons; not enforced" if kind == _TENDON else "is on a flexible body; not enforced")
+
+
+def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
+    motors = {dof for _, dof, _ in actuators_on_joints(m)}
+    for j, name in enumerate(joints):
+        label, kind, dof = f"joint {name!r}", int(m.jnt_type[j]), int(m.jnt_dofadr[j])
+        low, high = m.jnt_actfrcrange[j]
+        if m.jnt_limited[j] and kind == BALL:
+            builder.note(label, "the range of a ball joint, a cone, has no place here; ignored")
+        if m.jnt_actfrclimited[j] and low != -high:
+            builder.note(label, f"actuatorfrcrange {low:g} to {high:g} is not symmetric; the larger end is its limit")
+        if kind == FREE and m.dof_armature[dof]:
+            builder.note(label, "armature of a free joint is that of its body axes here, in MuJoCo of world axes")
+        if kind == FREE and m.dof_frictionloss[dof]:
+            builder.note(label, "dry friction of a free joint acts along body axes here, MuJoCo's along world axes")
+        if kind == FREE and m.jnt_stiffness[j]:
+            builder.note(label, "the spring of a free joint pulls along a screw here, MuJoCo's along a straight line")
+        if dof in motors:
+            builder.note(label, "armature and damping include those of its actuators, times the square of the gear")
+        if _any(m, "jnt_stiffnesspoly", j) or _any(m, "dof_dampingpoly", dof):
+            builder.note(label, "stiffness or damping has higher powers; only the linear terms are used")
+        if _any(m, "jnt_springyield", j):
+            builder.note(label, "its spring yields in the file; here it does not")
+
+
+def _any(m: Any, field: str, row: int) -> bool:
+    """Whether a field that only newer versions of MuJoCo have says something in this row."""
+    return hasattr(m, field) and bool(np.any(getattr(m, field)[row]))
+
+
+def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
+    """One entry for each kind of thing that is not used."""
+    colliding = int(np.count_nonzero((m.geom_contype != 0) | (m.geom_conaffinity != 0)))
+    compensated = [bodies[b] for b in np.flatnonzero(m.body_gravcomp)]
+    mocap = [bodies[b] for b in np.flatnonzero(m.body_mocapid >= 0)]
+    medium = m.opt.density or m.opt.viscosity or np.any(m.opt.wind)
+    kinds = (
+        ("contact", f"{colliding} geoms that can collide" if colliding else ""),
+        ("actuator", f"{m.nu} controls" if m.nu else ""),
+        ("tendon", f"{m.ntendon} tendons, with their springs, damping and armature" if m.ntendon else ""),
+        ("flex", f"{m.nflex} flexible bodies; their points are bodies like any other" if m.nflex else ""),
+        ("plugin", f"{m.nplugin} plugin instances" if m.nplugin else ""),
+        ("option", "the density, viscosity or wind of a medium" if medium else ""),
+        ("gravcomp", f"gravity compensation of {_listed(compensated)}" if compensated else ""),
+        ("mocap", f"the motion of {_listed(mocap)}, held where the file puts it" if mocap else ""),
+    )
+    for element, what in kinds:
+        if what:
+            builder.note(element, f"not used by dynax: {what}")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,59 @@
+"""Names and facts of a compiled MuJoCo model, the same for the reader of MJCF and the converter of states.
+
+Nothing here imports MuJoCo: its model object brings all that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+FREE, BALL, SLIDE, HINGE = range(4)
+"""MuJoCo's types of joint (`mjtJoint`)."""
+
+
+def body_names(mj_model: Any) -> list[str]:
+    """One name per MuJoCo body: its own, or `body_<number>`; the first is `"world"`."""
+    return _filled((mj_model.body(b).name for b in range(mj_model.nbody)), [f"body_{b}" for b in range(mj_model.nbody)])
+
+
+def joint_names(mj_model: Any) -> list[str]:
+    """One name per MuJoCo joint: its own, or `<body>_joint`, with its place there if the body has several."""
+    bodies, defaults = body_names(mj_model), []
+    for j in range(mj_model.njnt):
+        b = int(mj_model.jnt_bodyid[j])
+        place = j - int(mj_model.body_jntadr[b]) + 1
+        defaults.append(f"{bodies[b]}_joint" + (f"_{place}" if mj_model.body_jntnum[b] > 1 else ""))
+    return _filled((mj_model.joint(j).name for j in range(mj_model.njnt)), defaults)
+
+
+def unused(name: str, taken: Iterable[str]) -> str:
+    """`name`, with as many underscores behind as make it new."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _filled(names: Iterable[str], defaults: list[str]) -> list[str]:
+    """Defaults where a name is empty, made different from all others."""
+    given = list(names)
+    taken = set(given)
+    for k, name in enumerate(given):
+        if not name:
+            given[k] = unused(defaults[k], taken)
+            taken.add(given[k])
+    return given
+
+
+def actuators_on_joints(mj_model: Any) -> list[tuple[int, int, float]]:
+    """Actuators with rotor inertia or friction of their own (MuJoCo 4) on hinges and slides: row, freedom, gear."""
+    if not hasattr(mj_model, "actuator_armature"):
+        return []
+    found = []
+    for a, transmission in enumerate(mj_model.actuator_trntype):
+        joint = int(mj_model.actuator_trnid[a, 0])
+        if transmission not in (0, 1) or mj_model.jnt_type[joint] not in (SLIDE, HINGE):  # joint, joint in parent
+            continue
+        if mj_model.actuator_armature[a] or mj_model.actuator_damping[a]:
+            found.append((a, int(mj_model.jnt_dofadr[joint]), float(mj_model.actuator_gear[a, 0])))
+    return found

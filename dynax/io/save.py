@@ -1,0 +1,275 @@
+"""Models in files of our own: JSON that a person can read and `diff`, and that gives back every bit.
+
+The file holds what is static about a model (names, parents, joint types) and its leaves with their floating type.
+Numbers are written with as many digits as it takes to read the same number again. The format has a version; a file from
+a newer one is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import dynax.joints
+from dynax.errors import ModelError
+from dynax.joints import AbstractJoint
+from dynax.model import Model
+from dynax.model.structure import Finding, Structure
+from dynax.spatial import Transform
+from dynax.topology import Topology
+
+FORMAT, VERSION = "dynax model", 1
+
+_JOINTS: dict[str, type[AbstractJoint]] = {
+    name: value
+    for name, value in vars(dynax.joints).items()
+    if isinstance(value, type) and issubclass(value, AbstractJoint) and value is not AbstractJoint
+}
+_POSES = ("placements", "hinges", "frames")
+_SPECIAL = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+
+def save(model: Model, path: str | os.PathLike) -> None:
+    """Write a model to a file; `dx.load` reads it back, equal in structure and in every bit of its leaves.
+
+    **Arguments:**
+
+    - `model`: any model whose joints are of dynax's own types. A `Driven` or `UserJoint` holds a function, which a file
+      cannot: `ModelError`. Leaves may have batch axes in front.
+    - `path`: where to; a suffix such as `.json` is the caller's choice. A file that exists is replaced.
+    """
+    s = model.structure
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": s.name,
+        "bodies": [
+            {"name": body, "parent": parent, "joint_name": name, "joint": _written_joint(joint, name)}
+            for body, parent, name, joint in zip(
+                s.body_names, s.topology.parents, s.joint_names, s.topology.joints, strict=True
+            )
+        ],
+        "frames": [{"name": n, "body": b} for n, b in zip(s.frame_names, s.frame_bodies, strict=True)],
+        "couplings": [{"joint": follower, "source": source} for follower, source in s.couplings],
+        "report": [finding._asdict() for finding in s.report],
+        "leaves": {name: _written_array(leaf) for name, leaf in _leaves(model).items()},
+    }
+    Path(path).write_text(_layout(document), encoding="utf-8")
+
+
+def read_saved(text: str | bytes, *, file: str | None) -> Model:
+    """The model in a file that `dx.save` wrote.
+
+    **Arguments:**
+
+    - `text`: what the file holds.
+    - `file`: where it came from, for the errors.
+
+    Raises `ModelError` when the text is not such a file, or its parts do not fit together. Where JAX's x64 mode is off,
+    float64 leaves become float32.
+    """
+    try:
+        return _read(json.loads(text, parse_constant=_refuse_constant))
+    except ModelError as error:
+        raise ModelError(error.reason, element=error.element, file=file, hint=error.hint) from None
+    except json.JSONDecodeError as error:
+        raise ModelError(f"is not JSON: {error.msg}", file=file, line=error.lineno) from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ModelError(f"is not a saved model: {reason}", file=file, hint="save it again with dx.save") from None
+
+
+def _read(document: Any) -> Model:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ModelError(f'is not a saved model: it has no "format": "{FORMAT}"')
+    if document["version"] != VERSION:
+        raise ModelError(
+            f"has version {document['version']} of the format; this dynax reads version {VERSION}",
+            hint="update dynax, or save the model again",
+        )
+    bodies, frames = document["bodies"], document["frames"]
+    joints = [_read_joint(body["joint"], body["joint_name"]) for body in bodies]
+    structure = Structure(
+        name=_text(document["name"]),
+        topology=Topology([_whole(body["parent"]) for body in bodies], joints),
+        body_names=_names(bodies, "name"),
+        joint_names=tuple(_text(body["joint_name"]) for body in bodies),
+        frame_names=_names(frames, "name", taken=_names(bodies, "name")),
+        frame_bodies=tuple(_body(frame, len(bodies)) for frame in frames),
+        couplings=tuple((_text(c["joint"]), _text(c["source"])) for c in document["couplings"]),
+        report=tuple(Finding(**finding) for finding in document["report"]),
+    )
+    for joint in (joint for pair in structure.couplings for joint in pair):
+        if joint not in structure.joint_names:
+            raise ModelError("is coupled but there is no such joint", element=f"joint {joint!r}")
+    return _with_leaves(structure, document["leaves"])
+
+
+def _with_leaves(structure: Structure, written: dict[str, Any]) -> Model:
+    shapes = _shapes(structure)
+    unknown = sorted(set(written) - set(shapes))
+    if unknown:
+        raise ModelError("is unknown", element=f"leaf {unknown[0]!r}")
+    arrays = {name: _read_array(written[name], shape, f"leaf {name!r}") for name, shape in shapes.items()}
+    leaves: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
+    for name in _POSES:
+        leaves[name] = Transform(arrays[f"{name}.rotation"], arrays[f"{name}.translation"])
+    return Model(**leaves, structure=structure)
+
+
+# Leaves.
+
+
+def _leaves(model: Model) -> dict[str, Any]:
+    """The leaves by name, poses as two."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(Model):
+        value = getattr(model, field.name)
+        if field.name in _POSES:
+            leaves[f"{field.name}.rotation"], leaves[f"{field.name}.translation"] = value.rotation, value.translation
+        elif field.name != "structure":
+            leaves[field.name] = value
+    return leaves
+
+
+def _shapes(structure: Structure) -> dict[str, tuple[int, ...]]:
+    """The shape of each leaf of a model that is not batched."""
+    t = structure.topology
+    n, frames, couplings = t.num_bodies, len(structure.frame_names), len(structure.couplings)
+    shapes: dict[str, tuple[int, ...]] = {
+        "gravity": (3,),
+        "time": (),
+        "friction_velocity": (),
+        "joint_parameters": (int(t.parameter_start[-1]),),
+        "mass": (n,),
+        "com": (n, 3),
+        "inertia": (n, 6),
+        "spring_reference": (t.nq,),
+        "position_limits": (t.nq, 2),
+        "coupling_ratio": (couplings,),
+        "coupling_offset": (couplings,),
+    }
+    for name in ("armature", "damping", "friction_loss", "stiffness", "velocity_limits", "effort_limits"):
+        shapes[name] = (t.nv,)
+    for name, count in zip(_POSES, (n, n, frames), strict=True):
+        shapes[f"{name}.rotation"], shapes[f"{name}.translation"] = (count, 3, 3), (count, 3)
+    return shapes
+
+
+def _written_array(leaf: Any) -> dict[str, Any]:
+    array = np.asarray(leaf)
+    # The shortest decimals that give a float64 give every narrower float too.
+    values = [v if np.isfinite(v) else str(v) for v in array.astype(np.float64).ravel().tolist()]
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "values": values}
+
+
+def _read_array(written: dict[str, Any], shape: tuple[int, ...], label: str) -> Any:
+    dtype, given = jnp.dtype(written["dtype"]), tuple(_whole(size) for size in written["shape"])
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ModelError(f"has the type {dtype.name}, which is not a floating one", element=label)
+    if given[len(given) - len(shape) :] != shape:
+        raise ModelError(f"has shape {given}, expected {shape}, or batch axes before it", element=label)
+    numbers = [_SPECIAL[v] if isinstance(v, str) else v for v in written["values"]]
+    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in numbers):
+        raise ModelError("holds something that is not a number", element=label)
+    if len(numbers) != np.prod(given, dtype=int):
+        raise ModelError(f"has {len(numbers)} values for shape {given}", element=label)
+    return jnp.asarray(np.array(numbers, np.float64).astype(dtype).reshape(given))
+
+
+# Joints: the name of the class and those of its fields that are not at their default.
+
+
+def _written_joint(joint: AbstractJoint, name: str) -> dict[str, Any]:
+    kind = type(joint).__name__
+    if _JOINTS.get(kind) is not type(joint):
+        raise ModelError(f"is a {kind}, which is not one of dynax's types of joint", element=f"joint {name!r}")
+    written: dict[str, Any] = {"type": kind}
+    for field in dataclasses.fields(joint):  # type: ignore[arg-type]  # every joint of ours is a dataclass
+        value = getattr(joint, field.name)
+        if callable(value):
+            raise ModelError(
+                f"is {joint!r} and holds a function, which a file cannot",
+                element=f"joint {name!r}",
+                hint="save the model with another joint in its place, and put it back after loading",
+            )
+        if value != field.default:  # most joints of a model are in their canonical form, without axes or radii
+            written[field.name] = _written_joint(value, name) if isinstance(value, AbstractJoint) else value
+    return written
+
+
+def _read_joint(written: dict[str, Any], name: str) -> AbstractJoint:
+    if written["type"] not in _JOINTS:
+        raise ModelError(f"there is no type of joint {written['type']!r}", element=f"joint {name!r}")
+    fields: dict[str, Any] = {}
+    for field, value in written.items():
+        if field == "type":
+            continue
+        fields[field] = _read_joint(value, name) if isinstance(value, dict) else value
+        if isinstance(value, list):
+            fields[field] = tuple(value)
+    try:
+        return _JOINTS[written["type"]](**fields)
+    except (TypeError, ValueError) as error:
+        raise ModelError(str(error), element=f"joint {name!r}") from None
+
+
+# JSON, strictly.
+
+
+def _layout(document: dict[str, Any]) -> str:
+    """One line for each body, frame, finding and leaf: readable, and with useful differences between versions."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            rows = ",\n".join("    " + _json(row) for row in value)
+            parts.append(f'  "{key}": [\n{rows}\n  ]')
+        elif isinstance(value, dict):
+            rows = ",\n".join(f"    {_json(name)}: {_json(row)}" for name, row in value.items())
+            parts.append(f'  "{key}": {{\n{rows}\n  }}')
+        else:
+            parts.append(f'  "{key}": {_json(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f'{name} is not JSON; write it as a text, such as "inf"')
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _body(frame: dict[str, Any], count: int) -> int:
+    index = _whole(frame["body"])
+    if not -1 <= index < count:
+        raise ModelError(f"is fixed to body {index}, of {count}", element=f"frame {frame['name']!r}")
+    return index
+
+
+def _names(rows: list[dict[str, Any]], key: str, taken: tuple[str, ...] = ()) -> tuple[str, ...]:
+    names = tuple(_text(row[key]) for row in rows)
+    seen = set(taken)
+    for name in names:
+        if name in seen:
+            raise ModelError("two bodies or frames have this name", element=repr(name))
+        seen.add(name)
+    return names

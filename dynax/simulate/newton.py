@@ -1,0 +1,75 @@
+"""Newton's method for the equations of implicit steppers, with the derivative of the root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from dynax.model import Model
+
+Equation = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def root(
+    equation: Equation, slope: Callable[[jax.Array], jax.Array], guess: jax.Array, iterations: int
+) -> tuple[jax.Array, jax.Array]:
+    """The `x` near `guess`, shape `(n,)`, with no residual in `residual, result = equation(x)`, and the result there.
+
+    Simplified Newton steps: `slope(x)`, shape `(n, n)`, is about the derivative of the residual; the nearer, the fewer
+    steps. They end when a correction is lost in the rounding of `x`, or is small and shrinks no more. `x` is not finite
+    if `iterations` do not bring it near: then `dt` is too long.
+
+    Derivatives are those of the root, whatever the steps that led there: `dx = -(d residual/dx)^-1 d residual`, the
+    implicit function theorem, with the exact derivative. Reverse mode keeps no step in memory. The result is solved for
+    along with `x` (`result(x) - y = 0`), so that `equation` is compiled once.
+    """
+    rounding = jnp.finfo(guess.dtype).eps
+    nothing = jnp.zeros_like(jax.eval_shape(equation, guess)[1])
+
+    def size(x: jax.Array) -> jax.Array:
+        return 1.0 + jnp.max(jnp.abs(x), initial=0.0)
+
+    def unfinished(state):
+        k, x, _, before, correction = state
+        lost = correction <= 0.25 * rounding * size(x)
+        floor = (correction >= before) & (correction <= rounding**0.5 * size(x))
+        return (k < iterations) & ~lost & ~floor
+
+    def solve(f, start):
+        def correct(state):
+            k, x, _, _, before = state
+            residual, result = f((x, nothing))
+            change = jnp.linalg.solve(slope(x), residual)
+            return k + 1, x - change, result, before, jnp.max(jnp.abs(change), initial=0.0)
+
+        far = jnp.asarray(jnp.inf, guess.dtype)
+        _, x, result, _, correction = jax.lax.while_loop(unfinished, correct, (0, *start, far, far))
+        return jnp.where(correction <= rounding**0.5 * size(x), x, jnp.nan), result
+
+    def tangent(linear, y):
+        residual, result = jax.jacfwd(lambda x: linear((x, nothing)))(jnp.zeros_like(guess))
+        x = jnp.linalg.solve(residual, y[0])
+        return x, result @ x - y[1]
+
+    def system(unknown):
+        residual, result = equation(unknown[0])
+        return residual, result - unknown[1]
+
+    return jax.lax.custom_root(system, (guess, nothing), solve, tangent)
+
+
+def resistance(model: Model, mass: jax.Array, v: jax.Array, half: jax.Array) -> jax.Array:
+    """What momentum it takes to change the velocity of a step's middle, shape `(nv, nv)`, but for Coriolis terms.
+
+        M + dt/2 (D + F) + (dt/2)^2 K
+
+    with dampers `D`, springs `K` and dry friction `F = f tanh(v/v_f) / v`, the slope of a chord: Newton steps with it
+    do not overshoot where the tangent is flat.
+    """
+    scaled = v / model.friction_velocity
+    moving = jnp.abs(scaled) > 1e-3
+    chord = jnp.where(moving, jnp.tanh(scaled) / jnp.where(moving, scaled, 1.0), 1.0) / model.friction_velocity
+    passive = model.damping + model.friction_loss * chord + half * model.stiffness
+    return mass + half * jnp.diag(passive).astype(mass.dtype)

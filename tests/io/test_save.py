@@ -1,0 +1,169 @@
+"""Saved models come back in every bit, and files that are none are refused with the reason."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+
+
+def everything() -> dx.Model:
+    """Every joint that a file can hold, frames, welds, couplings, limits, and a report."""
+    builder = dx.ModelBuilder(gravity=(0.1, -0.2, -9.81), name='a "name" — with everything')
+    joints = [
+        dx.Free(), dx.Revolute((1, 2, 3)), dx.Prismatic((0, 1, 0)), dx.Helical((1, 0, 0), 0.1),
+        dx.Cylindrical((0, 1, 1)), dx.Universal((1, 0, 0), (0, 0, 1)), dx.Planar((0, 1, 0)), dx.Spherical(),
+        dx.Gimbal("xyx"), dx.Translation(), dx.RackAndPinion(0.3), dx.Rolling(0.2), dx.RollingBall(0.7),
+        dx.Reversed(dx.RackAndPinion(1 / 3)), dx.Reversed(dx.Gimbal("zxz")), dx.Weld(),
+    ]  # fmt: skip
+    parent = "world"
+    for k, joint in enumerate(joints):
+        builder.body(
+            f"body{k}", parent=parent, joint=joint, joint_name=f"joint{k}", anchor=(0.1, 0.2, 1 / 3),
+            placement=dx.Transform.from_translation((0.1, 0.7, k / 7)), damping=0.1 * k, stiffness=k,
+            inertia=dx.SpatialInertia(1 + k / 3, (0.1, 0.2, 0.3), (1.0, 1.1, 1.2)),
+        )  # fmt: skip
+        parent = f"body{k}"
+    builder.body("arm", joint=dx.Revolute(), position_limits=(-np.inf, 2.5), effort_limit=7.0, joint_name="arm")
+    builder.frame("tool", body="body3", placement=dx.Transform.from_translation((1e-300, -0.0, 5e-324)))
+    return builder.couple("joint2", "joint1", ratio=1 / 3, offset=-2.0).note("link 'x'", "was < odd", line=3).build()
+
+
+def assert_same(ours: dx.Model, other: dx.Model):
+    assert ours.structure == other.structure
+    assert hash(ours.structure) == hash(other.structure)
+    assert jax.tree.structure(ours) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(other), strict=True):
+        assert isinstance(b, jax.Array)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.spec("RBDA-4.6-MODEL")
+def test_there_and_back_in_every_bit(tmp_path):
+    model = everything()
+    dx.save(model, tmp_path / "robot.json")
+    assert_same(model, dx.load(tmp_path / "robot.json"))
+    text = (tmp_path / "robot.json").read_text()
+    assert_same(model, dx.load(text))  # as text too
+    json.loads(text, parse_constant=pytest.fail)  # strict JSON: infinities are texts
+    assert max(map(len, text.splitlines()[:20])) < 200  # and for people: a line for each body
+
+
+def test_other_types_and_batches(tmp_path, rng):
+    model = everything()
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), model)
+    batch = jax.tree.map(lambda a: a + jnp.asarray(rng.normal(size=(2, 3, *a.shape))), model)
+    half = model.replace(mass=model.mass.astype(jnp.bfloat16), damping=model.damping.at[0].set(jnp.nan))
+    for k, changed in enumerate((single, batch, half)):
+        dx.save(changed, tmp_path / f"{k}.json")
+        assert_same(changed, dx.load(tmp_path / f"{k}.json"))
+
+
+def test_a_model_without_bodies(tmp_path):
+    model = dx.ModelBuilder().build()
+    dx.save(model, tmp_path / "empty.json")
+    assert_same(model, dx.load(tmp_path / "empty.json"))
+
+
+class Own(dx.AbstractJoint):
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+
+    def pose(self, q, parameters, time):
+        return dx.Revolute().pose(q, parameters, time)
+
+
+@pytest.mark.parametrize(
+    ("joint", "words"),
+    [
+        (dx.Driven(dx.Revolute(), jnp.sin), "holds a function"),
+        (dx.UserJoint(lambda q: dx.Transform.identity()), "holds a function"),
+        (dx.Reversed(dx.UserJoint(lambda q: dx.Transform.identity())), "holds a function"),
+        (Own(), "not one of dynax's"),
+    ],
+)
+def test_joints_that_a_file_cannot_hold(joint, words, tmp_path):
+    model = dx.ModelBuilder().body("b", joint=joint, joint_name="j").build()
+    with pytest.raises(dx.ModelError, match=words) as caught:
+        dx.save(model, tmp_path / "robot.json")
+    assert caught.value.element == "joint 'j'"
+    assert not (tmp_path / "robot.json").exists()
+
+
+def _edit(path: str, value):
+    """A change of one entry of the document."""
+
+    def change(document):
+        *way, last = path.split("/")
+        for step in way:
+            document = document[int(step) if step.isdigit() else step]
+        if value is ...:
+            del document[last]
+        else:
+            document[int(last) if last.isdigit() else last] = value
+
+    return change
+
+
+@pytest.mark.spec("RBDA-4.6-MODEL")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_edit("format", "other"), 'has no "format"'),
+        (_edit("version", 2), "has version 2"),
+        (_edit("version", ...), "'version' is missing"),
+        (_edit("bodies/1/parent", 1), "parents must come before"),
+        (_edit("bodies/1/parent", 0.5), "not a whole number"),
+        (_edit("bodies/1/name", "body0"), "two bodies or frames"),
+        (_edit("bodies/1/name", 3), "3 is not a text"),
+        (_edit("bodies/1/joint/type", "Hinge"), "joint 'joint1': there is no type of joint 'Hinge'"),
+        (_edit("bodies/1/joint/type", "Driven"), "joint 'joint1': .*schedule"),
+        (_edit("bodies/1/joint/speed", 3), "joint 'joint1': .*speed"),
+        (_edit("bodies/8/joint/sequence", "xxy"), "joint 'joint8': .*sequence"),
+        (_edit("frames/1/body", 99), "is fixed to body 99"),
+        (_edit("frames/1/name", "body0"), "two bodies or frames"),
+        (_edit("couplings/0/joint", "nobody"), "no such joint"),
+        (_edit("report/0", {"element": []}), "is not a saved model"),
+        (_edit("leaves/mass", ...), "'mass' is missing"),
+        (_edit("leaves/extra", {}), "leaf 'extra': is unknown"),
+        (_edit("leaves/mass/dtype", "int32"), "leaf 'mass': .*int32"),
+        (_edit("leaves/mass/shape", [3]), r"leaf 'mass': has shape \(3,\), expected \(16,\)"),
+        (_edit("leaves/mass/values", [1.0]), "has 1 values"),
+        (_edit("leaves/mass/values/0", None), "not a number"),
+        (_edit("leaves/mass/values/0", "many"), "'many'"),
+        (_edit("leaves/gravity/values/0", 10**400), "is not a saved model"),
+        (_edit("leaves", []), "is not a saved model"),
+        (_edit("bodies", 7), "is not a saved model"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(change, words, tmp_path):
+    path = tmp_path / "robot.json"
+    dx.save(everything(), path)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(dx.ModelError, match=words) as caught:
+        dx.load(path)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "line 1: is not JSON"),
+        ('{"format":\n}', "line 2: is not JSON"),
+        ("{}", 'has no "format"'),
+        ('{"format": NaN}', "NaN is not JSON"),
+        ('{"format": ' + "[" * 100_000, "is not"),
+    ],
+)
+def test_text_that_is_no_model_is_refused(text, words):
+    with pytest.raises(dx.ModelError, match=words):
+        dx.load(text)

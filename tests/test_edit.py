@@ -1,0 +1,114 @@
+"""Editing: the edited model is the same mechanism as one built that way."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+
+
+def link(seed: int) -> dx.SpatialInertia:
+    rng = np.random.default_rng(seed)
+    a = 0.2 * rng.standard_normal((3, 3))
+    return dx.SpatialInertia(1.0 + rng.random(), 0.2 * rng.standard_normal(3), a @ a.T + 0.1 * np.eye(3))
+
+
+def pose(seed: int) -> dx.Transform:
+    rng = np.random.default_rng(seed)
+    return dx.Transform(np.asarray(dx.Rotation.exp(rng.standard_normal(3)).matrix), 0.4 * rng.standard_normal(3))
+
+
+def satellite(middle: dx.AbstractJoint, root: dx.AbstractJoint | None = None) -> dx.ModelBuilder:
+    builder = dx.ModelBuilder(name="satellite")
+    builder.body("bus", joint=root or dx.Free(), inertia=link(0), joint_name="root_joint")
+    builder.body("arm", parent="bus", joint=middle, placement=pose(1), inertia=link(1), anchor=(0.1, 0.0, 0.2), damping=0.3)
+    builder.body("panel", parent="bus", joint=dx.Prismatic((1, 1, 0)), placement=pose(2), inertia=link(2))
+    builder.body("hand", parent="arm", joint=dx.Revolute((0, 1, 1)), placement=pose(3), inertia=link(3), armature=0.2)
+    builder.frame("camera", body="hand", placement=pose(4))
+    return builder
+
+
+@pytest.mark.parametrize("middle", [dx.Revolute((1, 2, 3)), dx.RackAndPinion(0.2), dx.Spherical(), dx.Reversed(dx.Universal())])
+@pytest.mark.spec("RBDA-4.1-FLOAT")
+def test_change_root_keeps_the_motion(middle):
+    """Two choices of floating base: the joints between accelerate alike, and so does every body."""
+    model = satellite(middle).build()
+    turned = dx.change_root(model, "hand")
+    assert turned.body_names[0] == "hand" and set(turned.body_names) == set(model.body_names)
+    rng = np.random.default_rng(5)
+    q, v = dx.random_configuration(model, jax.random.key(3)), jnp.asarray(rng.standard_normal(model.nv))
+    tau = jnp.asarray(rng.standard_normal(model.nv)).at[:6].set(0.0)
+    hand = dx.frame_pose(model, q, "hand")
+    q2 = dx.neutral(turned).at[:7].set(jnp.concatenate([hand.translation, dx.Rotation(hand.rotation).quaternion()]))
+    v2, tau2 = jnp.zeros(turned.nv).at[:6].set(dx.body_velocities(model, q, v)[3]), jnp.zeros(turned.nv)
+    for joint in ("arm_joint", "panel_joint", "hand_joint"):
+        q2 = q2.at[turned.q_slice(joint)].set(q[model.q_slice(joint)])
+        v2 = v2.at[turned.v_slice(joint)].set(v[model.v_slice(joint)])
+        tau2 = tau2.at[turned.v_slice(joint)].set(tau[model.v_slice(joint)])
+    a, a2 = dx.forward_dynamics(model, q, v, tau), dx.forward_dynamics(turned, q2, v2, tau2)
+    for joint in ("arm_joint", "panel_joint", "hand_joint"):
+        np.testing.assert_allclose(a2[turned.v_slice(joint)], a[model.v_slice(joint)], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(a2[:6], dx.body_accelerations(model, q, v, a)[3], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        dx.frame_pose(turned, q2, "camera").translation, dx.frame_pose(model, q, "camera").translation, atol=1e-12
+    )
+
+
+def test_change_root_refuses_a_held_tree():
+    with pytest.raises(dx.ModelError, match="root_joint.*root='free'"):
+        dx.change_root(satellite(dx.Spherical(), dx.Revolute((0, 0, 1))).build(), "hand")
+
+
+@pytest.mark.spec("RBDA-9.1-LOCK")
+def test_fixed_joint_is_locked_joint():
+    """Welding a joint where it stands equals holding it there."""
+    model = satellite(dx.Spherical()).build()
+    q = dx.random_configuration(model, jax.random.key(1))
+    fixed = dx.fix_joints(model, {"arm_joint": np.asarray(q[model.q_slice("arm_joint")])})
+    assert fixed.nv == model.nv - 3 and "arm" in fixed.frame_names
+    rng = np.random.default_rng(0)
+    v, tau = rng.standard_normal(model.nv), rng.standard_normal(model.nv)
+    v[model.v_slice("arm_joint")] = 0.0
+    left = np.r_[0:6, model.v_slice("panel_joint"), model.v_slice("hand_joint")]
+    coordinates = np.r_[0:7, model.q_slice("panel_joint"), model.q_slice("hand_joint")]
+    a, _ = dx.hybrid_dynamics(model, q, v, tau, np.zeros(model.nv), ("arm_joint",))
+    same = dx.forward_dynamics(fixed, q[coordinates], v[left], tau[left])
+    np.testing.assert_allclose(same, a[left], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        dx.frame_pose(fixed, q[coordinates], "arm").rotation, dx.frame_pose(model, q, "arm").rotation, atol=1e-12
+    )
+
+
+def test_remove_then_attach_gives_the_model_back():
+    model = satellite(dx.Spherical()).build()
+    rest = dx.remove_subtree(model, "hand")
+    assert rest.body_names == ("bus", "arm", "panel") and rest.frame_names == ()
+    gripper = dx.ModelBuilder().body("hand", joint=dx.Free(), inertia=link(3))
+    gripper = gripper.frame("camera", body="hand", placement=pose(4)).build()
+    whole = dx.attach(rest, gripper, body="arm", placement=pose(3), joint=dx.Revolute((0, 1, 1)), prefix="tool/")
+    assert whole.body_names == ("bus", "arm", "panel", "tool/hand") and whole.frame_names == ("tool/camera",)
+    bare = model.replace(armature=0 * model.armature)
+    q, v = dx.random_configuration(model, jax.random.key(1)), jnp.linspace(-1.0, 1.0, model.nv)
+    np.testing.assert_allclose(dx.bias_force(whole, q, v), dx.bias_force(bare, q, v), rtol=1e-12)
+
+
+def test_attach_to_a_frame_in_place_of_the_world():
+    arm = satellite(dx.Spherical()).build()
+    tool = dx.ModelBuilder().body("finger", joint=dx.Prismatic((1, 0, 0)), placement=pose(7), inertia=link(7)).build()
+    whole = dx.attach(arm, tool, body="camera", placement=pose(8))
+    q = dx.random_configuration(whole, jax.random.key(0)).at[-1].set(0.0)
+    at_camera = dx.frame_pose(whole, q, "camera") @ pose(8) @ pose(7)
+    np.testing.assert_allclose(dx.frame_pose(whole, q, "finger").translation, at_camera.translation, atol=1e-12)
+    with pytest.raises(dx.ModelError, match="two bodies or frames"):
+        dx.attach(whole, tool, body="camera")
+    with pytest.raises(dx.ModelError, match="root floats"):
+        dx.attach(arm, tool, body="camera", joint=dx.Spherical())
+
+
+def test_builder_round_trip():
+    model = satellite(dx.RackAndPinion(0.2)).build()
+    again = dx.to_builder(model).build()
+    assert again.structure == model.structure
+    for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-15)
