@@ -1,0 +1,64 @@
+"""The command line: `dynax demo` and `dynax check`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="dynax", description="Differentiable multibody dynamics in JAX.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="check, roll out, optimise and identify a robot, and draw a page of figures")
+    demo.add_argument("file", nargs="?", help="a URDF or MJCF; default: the seven-joint arm that comes with dynax")
+    demo.add_argument("--output", default="dynax_demo.png", help="where the figures go (default: %(default)s)")
+    demo.add_argument("--quick", action="store_true", help="fewer steps, for a smoke test")
+    check = commands.add_parser("check", help="print the tree of a robot, its totals and what is odd about the file")
+    check.add_argument("file", help="a URDF or MJCF")
+    check.add_argument("--root", choices=("fixed", "free"), default="fixed", help="how a URDF's root link is held")
+    options = parser.parse_args(arguments)
+    return _demo(options) if options.command == "demo" else _check(options)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from dynax.errors import ModelError
+
+    try:
+        from dynax.demo import run
+
+        return 0 if run(options.file, output=options.output, quick=options.quick) else 1
+    except ModelError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("matplotlib", "tqdm", "mujoco"):
+            raise
+        print(f'error: the demo needs {error.name}: pip install "dynax[demo]"', file=sys.stderr)
+    return 2
+
+
+def _check(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from dynax.errors import ModelError
+    from dynax.io import load
+
+    try:
+        model = load(options.file, root=options.root)
+    except ModelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(model)
+    limited = int(np.sum(np.isfinite(np.asarray(model.position_limits)).any(axis=1)))
+    print(f"depth {int(model.topology.depths.max(initial=0))}, {len(model.frame_names)} frames, {limited} limited coordinates")
+    for follower, source in model.couplings:
+        print(f"coupling: {follower!r} follows {source!r}")
+    print("nothing odd found" if not model.report else f"{len(model.report)} findings:")
+    for finding in model.report:
+        print(f"  {finding}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

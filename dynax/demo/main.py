@@ -1,0 +1,75 @@
+"""The demonstration from beginning to end."""
+
+from __future__ import annotations
+
+import time
+from importlib import resources
+from pathlib import Path
+
+import jax
+
+import dynax as dx
+from dynax.demo.batch import run_batch
+from dynax.demo.checks import check
+from dynax.demo.identify import identify
+from dynax.demo.page import draw
+from dynax.demo.reach import reach
+from dynax.demo.setting import prepare
+
+
+def run(source: str | None = None, *, output: str = "dynax_demo.png", quick: bool = False) -> bool:
+    """Run all parts on a robot (default: the seven-joint arm that comes with dynax); whether everything succeeded.
+
+    It computes in float64, so it switches JAX to 64 bits: call it in a process of its own.
+    """
+    from tqdm import tqdm
+
+    jax.config.update("jax_enable_x64", True)
+    begin = time.perf_counter()
+    model = dx.load(source) if source else load_arm()
+    print(model)
+    for finding in model.report:
+        print(f"  note: {finding}")
+    setting = prepare(model)
+
+    print("\n1. Does it agree with itself?")
+    checks = check(setting, 200 if quick else 1000)
+    print(f"   inverse dynamics undoes forward dynamics to {checks.inverse_of_forward:.1e} N m")
+    print(f"   energy of a free motion drifts by {checks.energy_drift:.1e} of what is exchanged")
+    if not checks.inverse_of_forward < 1e-4:
+        print("   forward dynamics is not finite or not accurate: see the notes above on links without inertia")
+        return False
+
+    print("\n2. A batch of robots")
+    batch = run_batch(setting, 100 if quick else 1000, 100)
+    print(
+        f"   {batch.robots} robots, {batch.steps} steps each: {batch.seconds:.2f} s, "
+        f"{batch.steps_per_second:,.0f} steps/s in float32 (compiled in {batch.compile_seconds:.1f} s)"
+    )
+
+    print("\n3. Torques that bring the hand to a target, by gradient through the rollout")
+    with tqdm(total=60 if quick else 400, unit="step") as bar:
+        reached = reach(setting, 100, bar.total, 15.0 if quick else 45.0, lambda text: _tick(bar, text))
+    print(f"   the hand ends {1e3 * reached.distances[-1]:.1f} mm from the target, {1e3 * reached.distances[0]:.0f} mm before")
+
+    print("\n4. Link masses from a motion, by gradient through the rollout")
+    with tqdm(total=6 if quick else 12, unit="step") as bar:
+        masses = identify(setting, 60 if quick else 100, bar.total, lambda text: _tick(bar, text))
+    hidden = [name for name, visible in zip(masses.names, masses.visible, strict=True) if not visible]
+    print(f"   largest error {masses.error(masses.perturbed):.0%} before, {masses.error(masses.recovered):.1e} after")
+    if hidden:
+        print(f"   not in the motion, so not counted: {', '.join(hidden)}")
+
+    draw(Path(output), model.name, checks, batch, reached, masses)
+    print(f"\nfigures: {output}    total {time.perf_counter() - begin:.0f} s")
+    return checks.energy_drift < 1e-6 and (quick or reached.reached) and masses.error(masses.recovered) < 1e-3
+
+
+def load_arm() -> dx.Model:
+    """The seven-joint arm that comes with dynax."""
+    return dx.load(resources.files("dynax").joinpath("models/arm7.urdf").read_text())
+
+
+def _tick(bar, text: str) -> None:
+    bar.set_postfix_str(text)
+    bar.update()

@@ -1,0 +1,62 @@
+"""The page of figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dynax.demo.batch import Throughput
+from dynax.demo.checks import Checks
+from dynax.demo.identify import Masses
+from dynax.demo.reach import Reach
+
+BEFORE, AFTER, TARGET = "#b0b7c3", "#2563eb", "#dc2626"
+
+
+def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reach, masses: Masses) -> None:
+    """Six panels: energy, batch, hand path, distance, torques, masses."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10})
+    figure = plt.figure(figsize=(13, 7.5), layout="constrained")
+    figure.suptitle(f"dynax on {name}", fontsize=13)
+
+    axes = figure.add_subplot(2, 3, 1)
+    axes.plot(checks.time, checks.energy - checks.energy[0], color=AFTER, lw=1)
+    axes.set(title=f"energy of a free motion: relative drift {checks.energy_drift:.0e}", xlabel="s", ylabel="change [J]")
+
+    axes = figure.add_subplot(2, 3, 2, projection="3d")
+    axes.scatter(*batch.hands.T, s=3, color=AFTER, alpha=0.5)
+    axes.set_title(f"hands of {batch.robots} robots, {batch.steps_per_second:,.0f} steps/s")
+
+    axes = figure.add_subplot(2, 3, 3, projection="3d")
+    axes.plot(*reached.path_before.T, color=BEFORE, label="holding torques")
+    axes.plot(*reached.path_after.T, color=AFTER, label="optimised")
+    axes.scatter(*reached.target, color=TARGET, label="target")
+    axes.set_title("path of the hand [m]")
+    axes.legend(frameon=False, loc="upper left")
+
+    axes = figure.add_subplot(2, 3, 4)
+    axes.semilogy(1e3 * reached.distances, color=AFTER)
+    axes.set(title="hand to target", xlabel="gradient step", ylabel="mm")
+
+    axes = figure.add_subplot(2, 3, 5)
+    axes.plot(reached.time[:-1], reached.torques, lw=1)
+    axes.set(title="optimised joint forces", xlabel="s", ylabel="N m or N")
+
+    axes = figure.add_subplot(2, 3, 6)
+    shown = np.argsort(masses.true)[::-1][:12]
+    place = np.arange(len(shown))
+    for k, (values, colour, label) in enumerate(
+        ((masses.perturbed, BEFORE, "first guess"), (masses.recovered, AFTER, "recovered"), (masses.true, TARGET, "true"))
+    ):
+        axes.bar(place + 0.27 * (k - 1), values[shown], 0.25, color=colour, label=label)
+    axes.set_xticks(place, [masses.names[i][-14:] for i in shown], rotation=45, ha="right")
+    axes.set(title="link masses from a motion", ylabel="kg")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
