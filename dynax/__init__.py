@@ -4,6 +4,12 @@ from dynax.algorithms._aba import forward_dynamics as forward_dynamics
 from dynax.algorithms._coriolis import coriolis_matrix as coriolis_matrix
 from dynax.algorithms._crba import mass_matrix as mass_matrix
 from dynax.algorithms._factor import inverse_mass_matrix as inverse_mass_matrix
+from dynax.algorithms._floating import FloatingEquations as FloatingEquations
+from dynax.algorithms._floating import floating_bias_force as floating_bias_force
+from dynax.algorithms._floating import floating_equations as floating_equations
+from dynax.algorithms._floating import floating_inverse_dynamics as floating_inverse_dynamics
+from dynax.algorithms._floating import floating_jacobian as floating_jacobian
+from dynax.algorithms._floating import floating_mass_matrix as floating_mass_matrix
 from dynax.algorithms._frames import body_accelerations as body_accelerations
 from dynax.algorithms._frames import body_velocities as body_velocities
 from dynax.algorithms._frames import forward_kinematics as forward_kinematics
@@ -25,6 +31,10 @@ from dynax.algorithms._rnea import bias_force as bias_force
 from dynax.algorithms._rnea import gravity_force as gravity_force
 from dynax.algorithms._rnea import inverse_dynamics as inverse_dynamics
 from dynax.algorithms._rnea import joint_forces as joint_forces
+from dynax.algorithms._sparse import SparseFactor as SparseFactor
+from dynax.algorithms._sparse import factor_ltdl as factor_ltdl
+from dynax.algorithms._sparse import factor_ltl as factor_ltl
+from dynax.algorithms._sparse import sparse_product as sparse_product
 from dynax.errors import ModelError as ModelError
 from dynax.io import JointState as JointState
 from dynax.io import MujocoConverter as MujocoConverter
@@ -63,6 +73,7 @@ from dynax.model.edit import change_root as change_root
 from dynax.model.edit import fix_joints as fix_joints
 from dynax.model.edit import remove_subtree as remove_subtree
 from dynax.model.edit import to_builder as to_builder
+from dynax.simulate import batch as batch
 from dynax.simulate import AbstractStepper as AbstractStepper
 from dynax.simulate import ExplicitEuler as ExplicitEuler
 from dynax.simulate import Heun as Heun

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 
 from dynax.algorithms._articulated import eliminate, slot_rows
+from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._setup import setup
@@ -21,7 +22,7 @@ def aba(model: Model, q, v, tau, external=None) -> jax.Array:
     return eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau - passive_force(model, q, v))
 
 
-_aba = jax.jit(aba)
+_aba = batch_last(aba)
 
 
 def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import world_inertias
 from dynax.algorithms._crba import composites, freedoms, in_velocity_order, on_support, pair, per_freedom
 from dynax.algorithms._kinematics import kinematics
@@ -80,7 +81,7 @@ def velocity_moments(s: Setup, kin: Parts, inertias: Parts) -> Parts:
 
 def coriolis(model: Model, q, v) -> jax.Array:
     """The Coriolis matrix `(nv, nv, *batch)`."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, stopped=True)
     kin = kinematics(model, s, v, positions=True)
     inertias = world_inertias(s, kin)
     rows = freedoms(model, s, kin)
@@ -99,7 +100,7 @@ def coriolis(model: Model, q, v) -> jax.Array:
     return on_support(model, below, jnp.swapaxes(above, 0, 1))
 
 
-_coriolis = jax.jit(coriolis)
+_coriolis = batch_last(coriolis)
 
 
 def coriolis_matrix(model: Model, q, v) -> jax.Array:

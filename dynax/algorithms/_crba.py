@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import per_velocity, world_inertias
 from dynax.algorithms._kinematics import columns, kinematics
 from dynax.algorithms._layout import Parts
@@ -108,7 +109,7 @@ def diagonal(x: jax.Array) -> jax.Array:
     return eye.reshape(eye.shape + (1,) * (x.ndim - 1)) * x[:, None]
 
 
-_crba = jax.jit(crba)
+_crba = batch_last(crba)
 
 
 def mass_matrix(model: Model, q) -> jax.Array:

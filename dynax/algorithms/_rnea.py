@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import (
     net_forces,
     passive_force,
@@ -53,10 +54,10 @@ def project(model: Model, s: Setup, kin: Parts, forces: Parts) -> jax.Array:
     return s.layout.velocity_order(own.reshape(-1, *s.batch), slots)
 
 
-def rigid_forces(model: Model, q, v, a, external, *, gravity: bool = True) -> tuple[Setup, Parts, Parts]:
+def rigid_forces(model: Model, q, v, a, external, *, stopped: bool = False) -> tuple[Setup, Parts, Parts]:
     """Setup, kinematics and transmitted forces of the rigid bodies alone."""
-    s = setup(model, q, v)
-    kin = kinematics(model, s, v, a, accelerations=True, gravity=gravity)
+    s = setup(model, q, v, stopped=stopped)
+    kin = kinematics(model, s, v, a, accelerations=True, gravity=True)
     return s, kin, transmitted(s, kin, net_forces(s, kin, world_inertias(s, kin), external))
 
 
@@ -67,7 +68,7 @@ def rnea(model: Model, q, v, a, external=None) -> jax.Array:
     return tau if a is None else tau + per_velocity(model.armature, a) * a
 
 
-_rnea = jax.jit(rnea)
+_rnea = batch_last(rnea)
 
 
 def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
@@ -99,8 +100,7 @@ def bias_force(model: Model, q, v, external=None) -> jax.Array:
 @jax.jit
 def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
     v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype)
-    still = model.replace(time=jax.lax.stop_gradient(model.time))
-    s, kin, forces = rigid_forces(still, q, v, None, None)
+    s, kin, forces = rigid_forces(model, q, v, None, None, stopped=True)
     return project(model, s, kin, forces)
 
 

@@ -103,8 +103,13 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     return Constants(rotation, offset, local, hinge[0], hinge[1])
 
 
-def setup(model: Model, q: jax.Array, v: jax.Array | None = None, execution: str = "levels") -> Setup:
-    """Constants, joint poses and root poses for configurations `q` of shape `(nq, *batch)`."""
+def setup(
+    model: Model, q: jax.Array, v: jax.Array | None = None, execution: str = "levels", *, stopped: bool = False
+) -> Setup:
+    """Constants, joint poses and root poses for configurations `q` of shape `(nq, *batch)`.
+
+    `stopped` takes joints that are driven in time where they stand, and at rest.
+    """
     topology = model.topology
     plan = layout(topology, execution)
     batch, dtype = q.shape[1:], q.dtype
@@ -115,7 +120,7 @@ def setup(model: Model, q: jax.Array, v: jax.Array | None = None, execution: str
         joints = _screw_rows(model, plan, q)
     else:
         rates = jnp.zeros((topology.nv, *batch), dtype) if v is None else v
-        motions = tuple(_group_motions(model, q, rates, [b for b in topology.carried]))
+        motions = tuple(_group_motions(model, q, rates, [b for b in topology.carried], stopped=stopped))
         pose = [(bodies, (m.rotation, m.translation)) for _, bodies, m in motions]
         rotation, translation = _join_groups(pose, plan.body_of_row, batch, dtype)
         joints = JointRows(rotation=rotation, translation=translation)
@@ -148,7 +153,7 @@ def _screw_rows(model: Model, plan: Layout, q: jax.Array) -> JointRows:
     )
 
 
-def _group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int]):
+def _group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *, stopped: bool = False):
     """The motion of each kind of joint, all joints of a kind at once."""
     topology, wanted = model.topology, set(int(b) for b in bodies)
     parameters = lift(model.joint_parameters, 1, q.ndim - 1, q.dtype)
@@ -161,7 +166,15 @@ def _group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int]):
         rates = tuple(v[topology.v_start[group] + k] for k in range(kind.nv))
         own = tuple(parameters[topology.parameter_start[group] + k] for k in range(len(kind.parameters)))
         clock = jnp.broadcast_to(time, (len(group), *q.shape[1:]))
-        yield kind, group, kind.motion(coordinates, rates, own, clock)
+        motion = kind.motion(coordinates, rates, own, clock)
+        if stopped and kind.rheonomic:
+            changes = kind.column_rates(coordinates, rates, own, clock) if kind.nv else ()
+            velocity, bias = (
+                sum((c * x for c, x in zip(columns, rates, strict=True)), Motion.zero())
+                for columns in (motion.columns, changes)
+            )
+            motion = motion._replace(velocity=velocity, bias=bias)
+        yield kind, group, motion
 
 
 def _join_groups(parts, index: np.ndarray, batch, dtype):
@@ -233,7 +246,8 @@ def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:
 
     `None` where all columns are fixed in their bodies.
     """
-    if model.topology.all_screws or all(m.bias is None for _, _, m in s.motions):
+    # A joint with several freedoms may have `S_ring v = 0` and yet columns that move, as a reversed ball has.
+    if model.topology.all_screws or all(m.bias is None and kind.nv < 2 for kind, _, m in s.motions):
         return None
     topology = model.topology
     parameters = lift(model.joint_parameters, 1, len(s.batch), s.dtype)
@@ -242,7 +256,7 @@ def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:
         if not kind.nv:
             continue
         rates = tuple(Motion.zero() for _ in m.columns)
-        if m.bias is not None:
+        if m.bias is not None or kind.nv > 1:
             own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
             rates = kind.column_rates(
                 tuple(s.q[topology.q_start[bodies] + k] for k in range(kind.nq)),

@@ -23,7 +23,8 @@ def by_joint_kind(
     """
     topology = model.topology
     batch = jnp.broadcast_shapes(*(a.shape[1:] for a in arrays))
-    parameters = model.joint_parameters.astype(arrays[0].dtype).reshape((-1,) + (1,) * len(batch))
+    parameters = model.joint_parameters.astype(arrays[0].dtype)
+    parameters = parameters.reshape(parameters.shape + (1,) * (1 + len(batch) - parameters.ndim))
     pieces, positions = [], []
     for kind, bodies in topology.groups.items():
         own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))

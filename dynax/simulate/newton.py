@@ -18,8 +18,9 @@ def root(
     """The `x` near `guess`, shape `(n,)`, with no residual in `residual, result = equation(x)`, and the result there.
 
     Simplified Newton steps: `slope(x)`, shape `(n, n)`, is about the derivative of the residual; the nearer, the fewer
-    steps. They end when a correction is lost in the rounding of `x`, or is small and shrinks no more. `x` is not finite
-    if `iterations` do not bring it near: then `dt` is too long.
+    steps. They end when a correction is lost in the rounding of `x`, or is small and three more did not halve it (they
+    may turn about the root, so one that grows is no sign). `x` is not finite if `iterations` do not bring it near: then
+    `dt` is too long.
 
     Derivatives are those of the root, whatever the steps that led there: `dx = -(d residual/dx)^-1 d residual`, the
     implicit function theorem, with the exact derivative. Reverse mode keeps no step in memory. The result is solved for
@@ -32,20 +33,23 @@ def root(
         return 1.0 + jnp.max(jnp.abs(x), initial=0.0)
 
     def unfinished(state):
-        k, x, _, before, correction = state
-        lost = correction <= 0.25 * rounding * size(x)
-        floor = (correction >= before) & (correction <= rounding**0.5 * size(x))
+        k, x, _, correction, _, stalled = state
+        lost = correction <= 0.5 * rounding * size(x)
+        floor = (stalled >= 3) & (correction <= rounding**0.5 * size(x))
         return (k < iterations) & ~lost & ~floor
 
     def solve(f, start):
         def correct(state):
-            k, x, _, _, before = state
+            k, x, _, _, best, stalled = state
             residual, result = f((x, nothing))
             change = jnp.linalg.solve(slope(x), residual)
-            return k + 1, x - change, result, before, jnp.max(jnp.abs(change), initial=0.0)
+            correction = jnp.max(jnp.abs(change), initial=0.0)
+            better = correction < 0.5 * best
+            best, stalled = jnp.where(better, correction, best), jnp.where(better, 0, stalled + 1)
+            return k + 1, x - change, result, correction, best, stalled
 
         far = jnp.asarray(jnp.inf, guess.dtype)
-        _, x, result, _, correction = jax.lax.while_loop(unfinished, correct, (0, *start, far, far))
+        _, x, result, correction, _, _ = jax.lax.while_loop(unfinished, correct, (0, *start, far, far, 0))
         return jnp.where(correction <= rounding**0.5 * size(x), x, jnp.nan), result
 
     def tangent(linear, y):

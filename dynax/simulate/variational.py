@@ -49,13 +49,18 @@ class Variational(AbstractStepper):
             q1, qm = integrate(model, q, dt * w), integrate(model, q, half * w)
             force = tau - gravity_force(middle, qm) - passive_force(middle, qm, w)
 
-            def action(begin: jax.Array, finish: jax.Array) -> jax.Array:
+            def kinetic(dm: jax.Array, w: jax.Array) -> jax.Array:
+                return kinetic_energy(middle, integrate(model, qm, dm), w)
+
+            def displaced(begin: jax.Array, finish: jax.Array) -> tuple[jax.Array, jax.Array]:
+                """`dt w` and `dm` when the ends are displaced. Only the derivatives count: `w` itself would be the
+                difference of two positions far from the origin, and lose the digits that conserve momentum."""
                 a, b = integrate(model, q, begin), integrate(model, q1, finish)
                 step = difference(model, a, b)
-                m = integrate(model, a, 0.5 * step)
-                return dt * (kinetic_energy(middle, m, step / dt) + force @ difference(model, qm, m))
+                return step, difference(model, qm, integrate(model, a, 0.5 * step))
 
-            begin, finish = jax.grad(action, argnums=(0, 1))(still, still)
+            by_m, by_w = jax.grad(kinetic, argnums=(0, 1))(still, w)
+            begin, finish = jax.vjp(displaced, still, still)[1]((by_w, dt * (by_m + force)))
             return -begin - momentum, finish
 
         w, momentum1 = root(equation, lambda w: resistance(model, mass, w, half), v, self.iterations)

@@ -1,0 +1,84 @@
+"""Functions under every composition of transformations, against a plain loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+
+
+@pytest.fixture(scope="module")
+def robot():
+    rng = np.random.default_rng(0)
+    builder = dx.ModelBuilder()
+    for k, joint in enumerate([dx.Free(), dx.Revolute((1, 2, 3)), dx.Spherical(), dx.Helical((0, 1, 0), 0.2)]):
+        a = 0.2 * rng.standard_normal((3, 3))
+        inertia = dx.SpatialInertia(1.0 + rng.random(), 0.2 * rng.standard_normal(3), a @ a.T + 0.1 * np.eye(3))
+        placement = dx.Transform.from_translation(0.3 * rng.standard_normal(3))
+        builder.body(f"b{k}", parent="world" if k == 0 else "b0", joint=joint, placement=placement, inertia=inertia)
+    model = builder.build()
+    keys = jax.random.split(jax.random.key(0), 3)
+    q = jax.vmap(lambda key: dx.random_configuration(model, key))(keys)
+    v, tau = jax.random.normal(jax.random.key(1), (2, 3, model.nv))
+    return model, q, v, tau
+
+
+def loop(function, *batched):
+    return jnp.stack([function(*(x[k] for x in batched)) for k in range(len(batched[0]))])
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+@pytest.mark.parametrize("name", ["forward_dynamics", "inverse_dynamics"])
+def test_transformations_compose(robot, name):
+    model, q, v, tau = robot
+    function = getattr(dx, name)
+
+    def f(q, v, tau):
+        return function(model, q, v, tau)
+
+    def close(a, b):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+    expected = loop(f, q, v, tau)
+    close(jax.vmap(f)(q, v, tau), expected)
+    close(jax.vmap(f, in_axes=(None, 0, None))(q[0], v, tau[0]), loop(lambda v: f(q[0], v, tau[0]), v))
+    close(jax.vmap(jax.vmap(f))(q[None], v[None], tau[None])[0], expected)
+    close(dx.batch(lambda q, v, tau: f(q, v, tau), tile=2)(q, v, tau), expected)
+    slope = jax.jit(jax.grad(lambda v, q, tau: (f(q, v, tau) ** 2).sum()))
+    each = loop(slope, v, q, tau)
+    close(jax.vmap(slope)(v, q, tau), each)
+    close(jax.grad(lambda v: (jax.vmap(f)(q, v, tau) ** 2).sum())(v), each)
+    forward, reverse = jax.vmap(jax.jacfwd(f, 1))(q, v, tau), jax.vmap(jax.jacrev(f, 1))(q, v, tau)
+    close(forward, reverse)
+    curvature = jax.jit(jax.hessian(lambda v, q, tau: f(q, v, tau).sum()))
+    close(jax.vmap(curvature)(v, q, tau), loop(curvature, v, q, tau))
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_batches_of_models(robot):
+    """Every leaf may carry the batch axis, alone or with the state."""
+    model, q, v, tau = robot
+    scale = jnp.array([0.5, 1.0, 2.0])
+    models = jax.tree.map(lambda leaf: leaf[None] * scale.reshape(-1, *(1,) * leaf.ndim), model)
+    models = models.replace(
+        placements=dx.Transform(jnp.stack([model.placements.rotation] * 3), models.placements.translation),
+        hinges=dx.Transform(jnp.stack([model.hinges.rotation] * 3), models.hinges.translation),
+        position_limits=jnp.stack([model.position_limits] * 3),
+    )
+    one = [jax.tree.map(lambda leaf, k=k: leaf[k], models) for k in range(3)]
+    expected = jnp.stack([dx.forward_dynamics(m, q[k], v[k], tau[k]) for k, m in enumerate(one)])
+    np.testing.assert_allclose(jax.vmap(dx.forward_dynamics)(models, q, v, tau), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(dx.batch(dx.forward_dynamics, tile=2)(models, q, v, tau), expected, rtol=1e-10, atol=1e-10)
+    shared = jax.vmap(dx.forward_dynamics, in_axes=(0, None, None, None))(models, q[0], v[0], tau[0])
+    np.testing.assert_allclose(
+        shared, jnp.stack([dx.forward_dynamics(m, q[0], v[0], tau[0]) for m in one]), rtol=1e-10, atol=1e-10
+    )
+
+
+def test_batch_checks_its_input(robot):
+    model, q, v, tau = robot
+    with pytest.raises(ValueError, match="different lengths"):
+        dx.batch(dx.forward_dynamics)(model, q, v[:2], tau)
+    with pytest.raises(ValueError, match="at least 1"):
+        dx.batch(dx.forward_dynamics, tile=0)
