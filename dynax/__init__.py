@@ -73,7 +73,6 @@ from dynax.model.edit import change_root as change_root
 from dynax.model.edit import fix_joints as fix_joints
 from dynax.model.edit import remove_subtree as remove_subtree
 from dynax.model.edit import to_builder as to_builder
-from dynax.simulate import batch as batch
 from dynax.simulate import AbstractStepper as AbstractStepper
 from dynax.simulate import ExplicitEuler as ExplicitEuler
 from dynax.simulate import Heun as Heun
@@ -82,6 +81,7 @@ from dynax.simulate import RungeKutta4 as RungeKutta4
 from dynax.simulate import SemiImplicitEuler as SemiImplicitEuler
 from dynax.simulate import Trajectory as Trajectory
 from dynax.simulate import Variational as Variational
+from dynax.simulate import batch as batch
 from dynax.simulate import diffrax_term as diffrax_term
 from dynax.simulate import rollout as rollout
 from dynax.simulate import solve as solve

@@ -11,7 +11,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="dynax", description="Differentiable multibody dynamics in JAX.")
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="check, roll out, optimise and identify a robot, and draw a page of figures")
+    demo = commands.add_parser(
+        "demo", help="check, roll out, optimise and identify a robot, and draw a page of figures"
+    )
     demo.add_argument("file", nargs="?", help="a URDF or MJCF; default: the seven-joint arm that comes with dynax")
     demo.add_argument("--output", default="dynax_demo.png", help="where the figures go (default: %(default)s)")
     demo.add_argument("--quick", action="store_true", help="fewer steps, for a smoke test")
@@ -50,8 +52,9 @@ def _check(options: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(model)
+    depth = int(model.topology.depths.max(initial=0))
     limited = int(np.sum(np.isfinite(np.asarray(model.position_limits)).any(axis=1)))
-    print(f"depth {int(model.topology.depths.max(initial=0))}, {len(model.frame_names)} frames, {limited} limited coordinates")
+    print(f"depth {depth}, {len(model.frame_names)} frames, {limited} limited coordinates")
     for follower, source in model.couplings:
         print(f"coupling: {follower!r} follows {source!r}")
     print("nothing odd found" if not model.report else f"{len(model.report)} findings:")

@@ -94,7 +94,11 @@ class Topology:
     def free_roots(self) -> np.ndarray:
         """Bodies that float freely in the world: the recursions start from them instead of from the ground."""
         return np.array(
-            [i for i, (p, joint) in enumerate(zip(self.parents, self.joints, strict=True)) if p < 0 and joint == Free()],
+            [
+                i
+                for i, (p, joint) in enumerate(zip(self.parents, self.joints, strict=True))
+                if p < 0 and joint == Free()
+            ],
             dtype=int,
         )
 

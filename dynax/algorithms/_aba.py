@@ -28,14 +28,15 @@ _aba = batch_last(aba)
 def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
     """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
 
-    Solves `M(q) a + bias(q, v, external) = tau` without forming `M`; Featherstone (2008), section 7.3, one motion column
-    at a time. Armature, damping, dry friction and springs take part as in `inverse_dynamics`.
+    Solves `M(q) a + bias(q, v, external) = tau` without forming `M`; Featherstone (2008), section 7.3, one motion
+    column at a time. Armature, damping, dry friction and springs take part as in `inverse_dynamics`.
 
     **Arguments:**
 
     - `q`: configuration, shape `(nq,)`; quaternions of unit length.
     - `v`, `tau`: velocity [m/s, rad/s] and joint force [N, N m], shape `(nv,)`.
-    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m, N].
+    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
+      N].
 
     **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
     armature, which `model.report` names.

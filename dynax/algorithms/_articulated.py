@@ -44,7 +44,8 @@ class Gains(NamedTuple):
 
 
 def slot_rows(model: Model, s: Setup, kin: Parts, locked: np.ndarray | None = None) -> Slots:
-    """Columns, offsets and armatures in slot rows; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
+    """Columns, offsets and armatures in slot rows; `locked` freedoms (mask over `nv`) are taken out of the
+    recursion."""
     velocity = s.layout.slot_velocity
     armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
     held = velocity < 0 if locked is None else (velocity < 0) | locked[np.maximum(velocity, 0)]
@@ -82,7 +83,8 @@ def accelerate(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, 
 
 
 def eliminate(model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Parts, tau: jax.Array, locked=None):
-    """Accelerations from joint forces in one inward and one outward walk, shape `(nv, *batch)` (the fused recursion)."""
+    """Accelerations from joint forces in one inward and one outward walk, shape `(nv, *batch)` (the fused
+    recursion)."""
     zero = jnp.zeros(s.batch, s.dtype)
     xs = (
         slots,
@@ -123,7 +125,9 @@ def root_forces(s: Setup, force: Force) -> jax.Array:
 def base_accelerations(s: Setup, own: jax.Array) -> Motion:
     """The bases' accelerations in world axes: zero for the world, then the free roots' from their own axes."""
     six = own.reshape(-1, 6, *own.shape[1:])
-    motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(s.root_rotation)
+    motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(
+        s.root_rotation
+    )
     return jax.tree.map(lambda a: jnp.concatenate([jnp.zeros_like(a, shape=(1, *a.shape[1:])), a]), motion)
 
 

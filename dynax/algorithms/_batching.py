@@ -1,9 +1,9 @@
 """Plain `vmap` on the fast layout: batch axes last.
 
 Algorithms are written for trailing batch axes, which keep the innermost loops contiguous; `jax.vmap` puts the new axis
-first, which halves the speed. `batch_last` gives a function a batching rule of its own that moves the axis to the end and
-back, inside a differentiation rule that is the plain derivative, so every composition of `vmap`, `grad`, `jvp`, `jacfwd`,
-`jacrev` and `hessian` keeps working.
+first, which halves the speed. `batch_last` gives a function a batching rule of its own that moves the axis to the
+end and back, inside a differentiation rule that is the plain derivative, so every composition of `vmap`, `grad`, `jvp`,
+`jacfwd`, `jacrev` and `hessian` keeps working.
 """
 
 from __future__ import annotations

@@ -30,11 +30,13 @@ def net_forces(s: Setup, kin: Parts, inertias: Parts, external: jax.Array | None
     outside = None if external is None else external_forces(s, kin, external)
 
     def net(inertia: RigidInertia, k: Kinematics, extra: Force | None) -> Force:
+        assert k.velocity is not None and k.acceleration is not None
         force = body_force(inertia, k.velocity, k.acceleration)
         return force if extra is None else force - extra
 
     return Parts(
-        net(inertias.roots, kin.roots, outside and outside.roots), net(inertias.rows, kin.rows, outside and outside.rows)
+        net(inertias.roots, kin.roots, outside and outside.roots),
+        net(inertias.rows, kin.rows, outside and outside.rows),
     )
 
 
@@ -48,9 +50,7 @@ def external_forces(s: Setup, kin: Parts, external: jax.Array) -> Parts:
     def turn(constants: Constants, k: Kinematics, f: Force) -> Force:
         return f.shift(constants.hinge_offset).rotate_back(constants.hinge_rotation).rotate(k.rotation)
 
-    return Parts(
-        turn(s.constants.roots, kin.roots, parts.roots), turn(s.constants.rows, kin.rows, parts.rows)
-    )
+    return Parts(turn(s.constants.roots, kin.roots, parts.roots), turn(s.constants.rows, kin.rows, parts.rows))
 
 
 def public_rotation(constants: Constants, rotation: Mat3) -> Mat3:

@@ -1,7 +1,7 @@
 """The Coriolis matrix with `Mdot - 2C` skew (Niemeyer and Slotine 1991; Echeandia and Wensing 2021).
 
-Per body `B s = (tr(N) w - N w ; w x p)` with `p` the linear momentum and `N` the first moment of velocity over mass; both
-add up over subtrees, so a composite `B` is 12 numbers. With `Sdot` the true rate of a column,
+Per body `B s = (tr(N) w - N w ; w x p)` with `p` the linear momentum and `N` the first moment of velocity over mass;
+both add up over subtrees, so a composite `B` is 12 numbers. With `Sdot` the true rate of a column,
 
     C_ij = S_i . (I^c Sdot_j + B^c S_j)    with the composite of the deeper body.
 """

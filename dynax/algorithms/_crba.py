@@ -81,7 +81,8 @@ def pair(left: Force, right: Motion, at_left: Vec3, at_right: Vec3) -> jax.Array
 
 
 def on_support(model: Model, below: jax.Array, above: jax.Array | None = None) -> jax.Array:
-    """`below[i, j]` where freedom `j` carries (or shares the joint of) `i`, `above[i, j]` where `i` carries `j`, else 0.
+    """`below[i, j]` where freedom `j` carries (or shares the joint of) `i`, `above[i, j]` where `i` carries `j`,
+    else 0.
 
     Without `above` the result is symmetric.
     """

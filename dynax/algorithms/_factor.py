@@ -62,9 +62,7 @@ def factorize(model: Model, q: jax.Array) -> Factor:
 def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
     """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
     s = factor.setup
-    wide = s._replace(
-        batch=rhs.shape[1:], root_rotation=jax.tree.map(lambda a: a[:, None], s.root_rotation)
-    )
+    wide = s._replace(batch=rhs.shape[1:], root_rotation=jax.tree.map(lambda a: a[:, None], s.root_rotation))
     slots, gains = jax.tree.map(lambda a: a[:, None], (factor.slots, factor.gains))
 
     def inward(z, x):

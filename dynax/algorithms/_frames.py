@@ -81,9 +81,7 @@ def _body_motions(model: Model, q, v, a, *, accelerations: bool) -> jax.Array:
     def public(constants, k) -> Motion:
         return public_motion(constants, k.rotation, k.acceleration if accelerations else k.velocity)
 
-    return stacked(
-        s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows)))
-    )
+    return stacked(s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows))))
 
 
 def body_velocities(model: Model, q, v) -> jax.Array:
@@ -185,4 +183,3 @@ def jacobian_bias(model: Model, q, v, name: str, *, frame: FrameChoice) -> jax.A
     _check_frame(frame)
     body, pose = model.locate(name)
     return _jacobian_bias(model, *as_state(model, q=q, v=v), pose, body=body, frame=frame)
-

@@ -1,4 +1,5 @@
-"""Hybrid dynamics: some joints' accelerations are given, the others' forces (Featherstone 2008, sections 9.1 and 9.2)."""
+"""Hybrid dynamics: some joints' accelerations are given, the others' forces (Featherstone 2008, sections 9.1 and
+9.2)."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def _hybrid(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...]
     return a, jnp.where(given, rnea(model, q, v, a, external), tau)
 
 
-def hybrid_dynamics(model: Model, q, v, tau, a, prescribed: Sequence[str], external=None) -> tuple[jax.Array, jax.Array]:
+def hybrid_dynamics(
+    model: Model, q, v, tau, a, prescribed: Sequence[str], external=None
+) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces of all joints when some accelerations and the other forces are given, in O(n).
 
     Articulated-body hybrid dynamics, Featherstone (2008), section 9.2.
@@ -81,4 +84,3 @@ def hybrid_dynamics_by_matrix(model: Model, q, v, tau, a, prescribed: Sequence[s
     other joints, a solution, inverse dynamics. O(n^3); the route the O(n) one is tested against."""
     q, v, tau, a, external = as_state(model, q=q, v=v, tau=tau, a=a, external=external)
     return _hybrid_by_matrix(model, q, v, tau, a, external, prescribed=tuple(prescribed))
-

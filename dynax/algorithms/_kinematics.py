@@ -1,5 +1,7 @@
 """The outward walk: poses, velocities and accelerations of all bodies, in world axes about each body's own joint.
 
+From parent `p` to body `i`:
+
     R_i = R_p E_i R_J          d_i = R_p r_i + ...                    (offset from the parent's joint)
     v_i = phi*(d_i) v_p + S v                                         (Featherstone 2008, eq. 5.14; Jain, SOA-VEL)
     a_i = phi*(d_i) a_p + S a + S_ring v + v_i x S v                  (eq. 5.15; SOA-ACC)

@@ -23,7 +23,8 @@ class Parts(NamedTuple):
 class Layout:
     """The rows of one execution.
 
-    `bodies` walks the carried bodies, `slots` their motion columns; for a robot of one-freedom joints they are the same.
+    `bodies` walks the carried bodies, `slots` their motion columns; for a robot of one-freedom joints they are the
+    same.
     """
 
     def __init__(self, topology: Topology, execution: str):
@@ -60,7 +61,9 @@ class Layout:
             self._from_slots[start : start + 6] = np.arange(6 * k, 6 * k + 6)
         held = np.flatnonzero(self.slot_velocity >= 0)
         self._from_slots[self.slot_velocity[held]] = 6 * roots + held
-        self.root_velocity = np.array([topology.v_start[b] + np.arange(6) for b in topology.free_roots], int).reshape(-1)
+        self.root_velocity = np.array([topology.v_start[b] + np.arange(6) for b in topology.free_roots], int).reshape(
+            -1
+        )
 
     def roots(self, x: Any) -> Any:
         """The rows of the free roots, out of body order."""
@@ -87,7 +90,9 @@ class Layout:
 
 
 def _concatenate(roots: Any, rows: Any) -> Any:
-    return jax.tree.map(lambda a, b: a if b.shape[0] == 0 else b if a.shape[0] == 0 else jnp.concatenate([a, b]), roots, rows)
+    return jax.tree.map(
+        lambda a, b: a if b.shape[0] == 0 else b if a.shape[0] == 0 else jnp.concatenate([a, b]), roots, rows
+    )
 
 
 @lru_cache(maxsize=512)

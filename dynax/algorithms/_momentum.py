@@ -92,7 +92,8 @@ def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
 
 
 def centroidal_momentum_matrix(model: Model, q) -> jax.Array:
-    """The matrix `A` with `A v` the momentum `[angular; linear]` about the centre of mass, world axes, shape `(6, nv)`."""
+    """The matrix `A` with `A v` the momentum `[angular; linear]` about the centre of mass, world axes, shape `(6,
+    nv)`."""
     return _centroidal_momentum_matrix(model, *as_state(model, q=q))
 
 

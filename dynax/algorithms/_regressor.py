@@ -27,6 +27,7 @@ def regressor(model: Model, q, v, a) -> jax.Array:
 
     def unit_forces(constants: Constants, k: Kinematics) -> list[Force]:
         """The force each unit parameter of the body needs: parameters stand in body axes about the body's origin."""
+        assert k.velocity is not None and k.acceleration is not None
         like = jnp.zeros((constants.hinge_rotation.xx.shape[0], *s.batch), s.dtype)
         forces = []
         for parameter in range(10):
@@ -58,7 +59,8 @@ def inverse_dynamics_regressor(model: Model, q, v, a) -> jax.Array:
 
 
 def inertial_parameters(model: Model) -> jax.Array:
-    """The linear inertial parameters of all bodies, `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin, `(n, 10)`."""
+    """The linear inertial parameters of all bodies, `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin, `(n,
+    10)`."""
     inertia = RigidInertia.from_com(model.mass, Vec3.from_array(model.com), Sym3.from_six(model.inertia))
     return inertia.parameters
 

@@ -1,5 +1,7 @@
 """Inverse dynamics by recursive Newton-Euler, O(n) (Featherstone 2008, section 5.3; Jain, SOA-RNEA).
 
+Two walks, with the force of each body formed in between:
+
     outward   v_i, a_i                                        (the base accelerates with -g)
     at once   f_i^B = I_i a_i + v_i x* I_i v_i - f_i^ext
     inward    f_i = f_i^B + sum over children of phi f_j      tau_i = S_i^T f_i
@@ -81,7 +83,8 @@ def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
 
     - `q`: configuration, shape `(nq,)`; quaternions of unit length.
     - `v`, `a`: velocity and acceleration, shape `(nv,)` [m/s, rad/s and per second].
-    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m, N].
+    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
+      N].
 
     **Returns:** `tau`, shape `(nv,)` [N, N m].
     """
@@ -124,6 +127,7 @@ def joint_forces(model: Model, q, v, a, external=None) -> jax.Array:
     """The wrench each joint transmits to the body it carries (bearing loads), shape `(n, 6)`.
 
     `[moment; force]` in body axes about the body's origin; its projection on the joint's freedoms is the joint force of
-    the rigid bodies. Featherstone (2008), section 5.3; the same forces follow from the articulated quantities (Jain, IBF).
+    the rigid bodies. Featherstone (2008), section 5.3; the same forces follow from the articulated quantities (Jain,
+    IBF).
     """
     return _joint_forces(model, *as_state(model, q=q, v=v, a=a, external=external))

@@ -18,6 +18,7 @@ from dynax.model import Model
 from dynax.spatial import Mat3, Motion, RigidInertia, Scalar, Sym3, Vec3
 from dynax.sweep import take_rows
 
+
 class Constants(NamedTuple):
     """Per body, in body order and internal axes."""
 
@@ -97,9 +98,7 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     mass, com = get(model.mass, 1), rows_vec(get(model.com, 2))
     six = get(model.inertia, 2)
     inertia = Sym3(*(six[:, k] for k in range(6)))
-    local = RigidInertia.from_com(
-        mass, hinge[0].transpose_apply(com - hinge[1]), inertia.congruence(hinge[0].T)
-    )
+    local = RigidInertia.from_com(mass, hinge[0].transpose_apply(com - hinge[1]), inertia.congruence(hinge[0].T))
     return Constants(rotation, offset, local, hinge[0], hinge[1])
 
 
@@ -120,15 +119,13 @@ def setup(
         joints = _screw_rows(model, plan, q)
     else:
         rates = jnp.zeros((topology.nv, *batch), dtype) if v is None else v
-        motions = tuple(_group_motions(model, q, rates, [b for b in topology.carried], stopped=stopped))
+        motions = tuple(_group_motions(model, q, rates, list(topology.carried), stopped=stopped))
         pose = [(bodies, (m.rotation, m.translation)) for _, bodies, m in motions]
         rotation, translation = _join_groups(pose, plan.body_of_row, batch, dtype)
         joints = JointRows(rotation=rotation, translation=translation)
     root_rotation, root_position = _root_poses(model, plan, parts.roots, q)
     gravity = lift(model.gravity, 1, len(batch), dtype)
-    return Setup(
-        plan, q, parts, joints, motions, root_rotation, root_position, Vec3(*gravity), batch, jnp.dtype(dtype)
-    )
+    return Setup(plan, q, parts, joints, motions, root_rotation, root_position, Vec3(*gravity), batch, jnp.dtype(dtype))
 
 
 def _screw_rows(model: Model, plan: Layout, q: jax.Array) -> JointRows:
@@ -155,7 +152,7 @@ def _screw_rows(model: Model, plan: Layout, q: jax.Array) -> JointRows:
 
 def _group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *, stopped: bool = False):
     """The motion of each kind of joint, all joints of a kind at once."""
-    topology, wanted = model.topology, set(int(b) for b in bodies)
+    topology, wanted = model.topology, {int(b) for b in bodies}
     parameters = lift(model.joint_parameters, 1, q.ndim - 1, q.dtype)
     time = lift(model.time, 0, q.ndim - 1, q.dtype)
     for kind, members in topology.groups.items():
@@ -235,9 +232,7 @@ def joint_motions(s: Setup, model: Model, x: jax.Array) -> Scalar | Motion:
 def slot_columns(s: Setup, model: Model) -> Motion:
     """The motion columns of general joints in slot rows, in the internal axes of their bodies."""
     topology = model.topology
-    parts = [
-        (topology.v_start[bodies] + k, column) for _, bodies, m in s.motions for k, column in enumerate(m.columns)
-    ]
+    parts = [(topology.v_start[bodies] + k, column) for _, bodies, m in s.motions for k, column in enumerate(m.columns)]
     return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)
 
 

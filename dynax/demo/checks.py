@@ -19,7 +19,9 @@ class Checks:
     energy_drift: float
     """Change of energy over the free motion, relative to the energy exchanged."""
     time: np.ndarray
+    kinetic: np.ndarray
     energy: np.ndarray
+    """Kinetic and potential together [J]."""
 
 
 def check(setting: Setting, steps: int) -> Checks:
@@ -40,4 +42,6 @@ def check(setting: Setting, steps: int) -> Checks:
     potential = jax.vmap(lambda q: dx.potential_energy(free, q))(path.q)
     energy = kinetic + potential
     drift = jnp.max(jnp.abs(energy - energy[0])) / (jnp.ptp(kinetic) + jnp.ptp(potential) + kinetic[0])
-    return Checks(float(jnp.max(jnp.abs(error))), float(drift), np.asarray(path.time), np.asarray(energy))
+    return Checks(
+        float(jnp.max(jnp.abs(error))), float(drift), np.asarray(path.time), np.asarray(kinetic), np.asarray(energy)
+    )

@@ -30,7 +30,8 @@ class Masses:
 
 
 def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str], None]) -> Masses:
-    """Gauss-Newton on the logarithms of the masses, damped; the Jacobian is exact, through every step of the rollout."""
+    """Gauss-Newton on the logarithms of the masses, damped; the Jacobian is exact, through every step of the
+    rollout."""
     model, q0 = setting.model, setting.posture
     bodies = np.flatnonzero(np.asarray(model.mass) > 0.0)
     time = setting.dt * jnp.arange(steps)[:, None]

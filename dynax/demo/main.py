@@ -50,7 +50,8 @@ def run(source: str | None = None, *, output: str = "dynax_demo.png", quick: boo
     print("\n3. Torques that bring the hand to a target, by gradient through the rollout")
     with tqdm(total=60 if quick else 400, unit="step") as bar:
         reached = reach(setting, 100, bar.total, 15.0 if quick else 45.0, lambda text: _tick(bar, text))
-    print(f"   the hand ends {1e3 * reached.distances[-1]:.1f} mm from the target, {1e3 * reached.distances[0]:.0f} mm before")
+    before, after = 1e3 * reached.distances[0], 1e3 * reached.distances[-1]
+    print(f"   the hand ends {after:.1f} mm from the target, {before:.0f} mm before")
 
     print("\n4. Link masses from a motion, by gradient through the rollout")
     with tqdm(total=6 if quick else 12, unit="step") as bar:

@@ -26,17 +26,21 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     figure.suptitle(f"dynax on {name}", fontsize=13)
 
     axes = figure.add_subplot(2, 3, 1)
-    axes.plot(checks.time, checks.energy - checks.energy[0], color=AFTER, lw=1)
-    axes.set(title=f"energy of a free motion: relative drift {checks.energy_drift:.0e}", xlabel="s", ylabel="change [J]")
+    axes.plot(checks.time, checks.kinetic, color=AFTER, lw=1, label="kinetic")
+    axes.plot(checks.time, checks.energy - checks.kinetic, color=BEFORE, lw=1, label="potential")
+    axes.plot(checks.time, checks.energy, color=TARGET, lw=1.5, label=f"total, drift {checks.energy_drift:.0e}")
+    axes.set(title="energy of a free motion", xlabel="s", ylabel="J")
+    axes.legend(frameon=False)
 
     axes = figure.add_subplot(2, 3, 2, projection="3d")
     axes.scatter(*batch.hands.T, s=3, color=AFTER, alpha=0.5)
     axes.set_title(f"hands of {batch.robots} robots, {batch.steps_per_second:,.0f} steps/s")
 
     axes = figure.add_subplot(2, 3, 3, projection="3d")
-    axes.plot(*reached.path_before.T, color=BEFORE, label="holding torques")
-    axes.plot(*reached.path_after.T, color=AFTER, label="optimised")
+    axes.plot(*reached.path_before.T, color=BEFORE, marker="o", ms=3, label="before: holding still")
+    axes.plot(*reached.path_after.T, color=AFTER, label="after")
     axes.scatter(*reached.target, color=TARGET, label="target")
+    axes.set_aspect("equal")
     axes.set_title("path of the hand [m]")
     axes.legend(frameon=False, loc="upper left")
 
@@ -52,7 +56,11 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     shown = np.argsort(masses.true)[::-1][:12]
     place = np.arange(len(shown))
     for k, (values, colour, label) in enumerate(
-        ((masses.perturbed, BEFORE, "first guess"), (masses.recovered, AFTER, "recovered"), (masses.true, TARGET, "true"))
+        (
+            (masses.perturbed, BEFORE, "first guess"),
+            (masses.recovered, AFTER, "recovered"),
+            (masses.true, TARGET, "true"),
+        )
     ):
         axes.bar(place + 0.27 * (k - 1), values[shown], 0.25, color=colour, label=label)
     axes.set_xticks(place, [masses.names[i][-14:] for i in shown], rotation=45, ha="right")

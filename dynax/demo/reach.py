@@ -35,7 +35,7 @@ class Reach:
 def reach(setting: Setting, steps: int, iterations: int, seconds: float, tick: Callable[[str], None]) -> Reach:
     """Adam on the knots of a piecewise linear torque trajectory, until the hand is within 5 mm or time is up."""
     model, q0, dt = setting.model, setting.posture, setting.dt
-    swing = jnp.where(setting.actuated, 0.4 * jnp.asarray([(-1.0) ** (k // 2) for k in range(model.nv)]), 0.0)
+    swing = jnp.where(setting.actuated, 0.6 * jnp.cos(jnp.arange(model.nv)), 0.0)
     target = setting.hand_position(dx.integrate(model, q0, swing))
     holding = setting.holding
     # Knots are accelerations: through the mass matrix of the posture all joints are equally easy to move.

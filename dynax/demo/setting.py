@@ -44,4 +44,3 @@ def prepare(model: dx.Model) -> Setting:
     for body in model.topology.free_roots:
         actuated[model.v_slice(model.joint_names[body])] = False
     return Setting(model, posture, int(np.argmax(model.topology.depths)), actuated)
-

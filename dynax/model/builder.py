@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.joints import AbstractJoint, Weld
@@ -267,7 +267,9 @@ class ModelBuilder:
         return tuple((c.joint, c.source) for c in self.couplings)
 
 
-def _massless_tips(moving: Sequence[BodyRecord], inertia: Sequence[SpatialInertia], topology: Topology) -> list[Finding]:
+def _massless_tips(
+    moving: Sequence[BodyRecord], inertia: Sequence[SpatialInertia], topology: Topology
+) -> list[Finding]:
     """Last bodies of a branch that nothing resists moving: forward dynamics is singular there."""
     found = []
     for k, record in enumerate(moving):
@@ -278,7 +280,8 @@ def _massless_tips(moving: Sequence[BodyRecord], inertia: Sequence[SpatialInerti
             hinge = record.hinge
             at_hinge = Transform(hinge.rotation.T, -hinge.rotation.T @ hinge.translation) @ inertia[k]
             turn, slide = record.joint.screw
-            column = np.array([0.0, 0.0, turn, 0.0, 0.0, record.parameters[0] if record.parameters else slide])
+            pitch = turn * record.parameters[0] if record.parameters else slide
+            column = np.array([0.0, 0.0, turn, 0.0, 0.0, pitch])
             singular = column @ at_hinge.matrix @ column <= 0.0
         if singular:
             found.append(

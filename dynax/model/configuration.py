@@ -14,12 +14,16 @@ from dynax.topology import Topology
 
 
 def by_joint_kind(
-    model: Model, function: Callable[..., Sequence], starts: Sequence[np.ndarray], sizes: Sequence[str], *arrays: jax.Array
+    model: Model,
+    function: Callable[..., Sequence],
+    starts: Sequence[np.ndarray],
+    sizes: Sequence[str],
+    *arrays: jax.Array,
 ) -> jax.Array:
     """Apply `function(kind, parameters, *coordinates)` to all joints of each kind and put the results in body order.
 
-    `starts[k]` says where each body's part of `arrays[k]` begins and `sizes[k]` names its length on the joint (`"nq"` or
-    `"nv"`); the last of both describe the result. Arrays have any trailing batch axes.
+    `starts[k]` says where each body's part of `arrays[k]` begins and `sizes[k]` names its length on the joint
+    (`"nq"` or `"nv"`); the last of both describe the result. Arrays have any trailing batch axes.
     """
     topology = model.topology
     batch = jnp.broadcast_shapes(*(a.shape[1:] for a in arrays))
@@ -103,8 +107,8 @@ def integrate(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     """The configuration reached from `q` by moving with the velocity `dv` for one unit of time.
 
     **Arguments:** `q`: shape `(nq,)`; `dv`: shape `(nv,)`, a velocity times a duration. Each joint follows the
-    exponential of its group; quaternions come back at unit length. `difference(model, q, integrate(model, q, dv)) == dv`
-    for rotations of less than half a turn.
+    exponential of its group; quaternions come back at unit length. `difference(model, q, integrate(model, q, dv)) ==
+    dv` for rotations of less than half a turn.
     """
     return _integrate(model, *as_state(model, q=q, v=dv))
 
@@ -120,6 +124,7 @@ def normalize(model: Model, q: jax.Array) -> jax.Array:
 
 
 def configuration_rate(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """The time derivative of `q` when the system moves with `v` (`qdfn`, RBDA eq. 3.7), shape `(nq,)`; linear in `v`."""
+    """The time derivative of `q` when the system moves with `v` (`qdfn`, RBDA eq. 3.7), shape `(nq,)`; linear in
+    `v`."""
     q, v = as_state(model, q=q, v=v)
     return jax.jvp(lambda dv: _integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]

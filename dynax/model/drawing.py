@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 if TYPE_CHECKING:
     from dynax.model.model import Model
@@ -16,7 +16,7 @@ def draw(model: Model) -> str:
     s, topology = model.structure, model.topology
     head = f"Model {s.name!r}: {model.num_bodies} bodies, nq={model.nq}, nv={model.nv}"
     mass = model.mass
-    known = not isinstance(mass, jax.core.Tracer) and getattr(mass, "ndim", 0) == 1
+    known = not isinstance(mass, Tracer) and getattr(mass, "ndim", 0) == 1
     if known:
         head += f", {float(np.sum(np.asarray(mass))):.4g} kg"
     frames: dict[int, list[str]] = {}
@@ -29,7 +29,9 @@ def draw(model: Model) -> str:
         body, indent, last = stack.pop()
         weight = f", {float(mass[body]):.4g} kg" if known else ""
         joint = f"{s.joint_names[body]}: {topology.joints[body]!r}"
-        lines.append(f"{indent}{'└─' if last else '├─'} {s.body_names[body]} ({joint}{weight}){_frames(frames.get(body))}")
+        lines.append(
+            f"{indent}{'└─' if last else '├─'} {s.body_names[body]} ({joint}{weight}){_frames(frames.get(body))}"
+        )
         children = topology.children[body]
         deeper = indent + ("   " if last else "│  ")
         stack.extend((child, deeper, child == children[-1]) for child in reversed(children))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -144,9 +145,7 @@ def attach(
         pose = place @ frame.placement if on_world else frame.placement
         builder.frame(prefix + frame.name, body=body if on_world else prefix + frame.body, placement=pose)
     for coupling in added.couplings:
-        builder.couple(
-            prefix + coupling.joint, prefix + coupling.source, ratio=coupling.ratio, offset=coupling.offset
-        )
+        builder.couple(prefix + coupling.joint, prefix + coupling.source, ratio=coupling.ratio, offset=coupling.offset)
     builder.findings.extend(f for f in added.findings if f not in builder.findings)
     return builder.build()
 
@@ -173,11 +172,9 @@ def change_root(model: Model, body: str, *, joint: AbstractJoint | None = None) 
     builder = to_builder(model)
     records = dict(builder.bodies)
     fresh = ModelBuilder()
-    fresh.body(
-        body, joint=Free() if joint is None else joint, joint_name=records[model.body_names[old]].joint_name
-    )
+    fresh.body(body, joint=Free() if joint is None else joint, joint_name=records[model.body_names[old]].joint_name)
     records[body] = replace(fresh.bodies[body], inertia=records[body].inertia)
-    for child, parent in zip(path[:-1], path[1:], strict=True):
+    for child, parent in itertools.pairwise(path):
         edge, moved = builder.bodies[model.body_names[child]], builder.bodies[model.body_names[parent]]
         turned = edge.joint.joint if isinstance(edge.joint, Reversed) else Reversed(edge.joint)
         records[moved.name] = replace(
@@ -229,4 +226,3 @@ def _keep_couplings(builder: ModelBuilder) -> None:
     """Drop couplings of joints that are gone."""
     left = {record.joint_name for record in builder.bodies.values() if not isinstance(record.joint, Weld)}
     builder.couplings = [c for c in builder.couplings if c.joint in left and c.source in left]
-

@@ -18,7 +18,8 @@ class Model:
     """A multibody system. Made by `dx.load` or `dx.ModelBuilder`; changed by `replace`, never in place.
 
     All fields but `structure` are leaves: `jax.grad` differentiates with respect to them, `jax.vmap` batches them, and
-    changing their values compiles nothing anew. `n` is the number of bodies; body axes and origins are those of the file.
+    changing their values compiles nothing anew. `n` is the number of bodies; body axes and origins are those of the
+    file.
     """
 
     gravity: jax.Array

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dynax.model import Model
 
-# Doubles of one quantity in flight per tile: measured best between 500 and 700 rows of width times tile (CPU, 1 MB cache).
+# Bodies times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache.
 ROWS_PER_TILE = 4096
 
 

@@ -47,7 +47,7 @@ class SegmentWalk(Walk):
         return jax.tree.map(lambda a: a[self.start[g] : self.start[g + 1]].reshape(shape + a.shape[1:]), x)
 
     def _join(self, parts: list[Any]) -> Any:
-        flat = [jax.tree.map(lambda a: a.reshape((-1,) + a.shape[2:]), part) for part in parts]
+        flat = [jax.tree.map(lambda a: a.reshape((-1, *a.shape[2:])), part) for part in parts]
         return flat[0] if len(flat) == 1 else jax.tree.map(lambda *a: jnp.concatenate(a), *flat)
 
     def _lane(self, body: int) -> tuple[int, int]:
@@ -62,7 +62,9 @@ class SegmentWalk(Walk):
             above = [self.parents[body] for body in group[0]]
             carries = []
             for parent in above:
-                source, index = (base, -1 - parent) if parent < 0 else (ends[self._lane(parent)[0]], self._lane(parent)[1])
+                source, index = (
+                    (base, -1 - parent) if parent < 0 else (ends[self._lane(parent)[0]], self._lane(parent)[1])
+                )
                 carries.append(jax.tree.map(lambda a, i=index: a[i], source))
             carry = jax.tree.map(lambda *a: jnp.stack(a), *carries)
             end, ys = lax.scan(step, carry, self._cut(xs, g))

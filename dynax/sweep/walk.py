@@ -4,8 +4,8 @@
     gather    tips -> base    to_parent_i = step(sum of what the children hand over, x_i)
 
 Rows are the bodies in the order of the execution, some of them padding. Data stay in that order for a whole algorithm:
-`arrange` brings them into it, `restore` takes them out. A padded row holds zeros; a step must map it to finite values and
-hand nothing on (zero inputs give zero outputs).
+`arrange` brings them into it, `restore` takes them out. A padded row holds zeros; a step must map it to finite
+values and hand nothing on (zero inputs give zero outputs).
 """
 
 from __future__ import annotations
