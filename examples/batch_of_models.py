@@ -28,5 +28,5 @@ def sag(mass):
 
 
 sags = jax.jit(dx.batch(sag))(masses)
-print(f"{count} arms: the hand sinks by {1e3 * sags.mean():.0f} mm on average, {1e3 * sags.std():.0f} mm standard deviation")
+print(f"{count} arms: the hand sinks by {1e3 * sags.mean():.0f} mm on average, +-{1e3 * sags.std():.0f} mm")
 print("which mass matters: d sag / d mass [mm/kg] =", 1e3 * jax.grad(sag)(arm.mass))
