@@ -3,8 +3,9 @@
     [ I_0^c  F ] [ a_0 ]   [ p_0^c ]   [  0  ]
     [ F^T    H ] [  a  ] + [   C   ] = [ tau ]
 
-A free base is a joint with six freedoms, so `forward_dynamics` and the rest serve it as they are. These are the forms in
-which the base is eliminated: functions of the joints alone, for a base on which no force acts but gravity and `external`.
+A free base is a joint with six freedoms, so `forward_dynamics` and the rest serve it as they are. These are the forms
+in which the base is eliminated: functions of the joints alone, for a base on which nothing acts but gravity and
+`external`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dynax.spatial import Motion, Vec3
 
 
 class FloatingEquations(NamedTuple):
-    """The blocks of eq. 9.13, for `m = nv - 6` joint freedoms, in the base's axes about its origin."""
+    """The blocks of eq. 9.13, for `m = nv - 6` joint freedoms; those of the base as its velocities in `v` are."""
 
     base_inertia: jax.Array
     """`I_0^c`, the inertia of the whole system, shape `(6, 6)`."""
@@ -46,8 +47,8 @@ def _check_floating(model: Model) -> None:
     if t.roots != (0,) or tuple(t.free_roots) != (0,):
         names = ", ".join(repr(model.joint_names[k]) for k in t.roots) or "none"
         raise ValueError(
-            f"model {model.name!r} is not one floating system: its first body must hang on the world by a free joint and "
-            f"be the only one that does, but the joints to the world are: {names}. Load a URDF with root='free'"
+            f"model {model.name!r} is not one floating system: its first body must hang on the world by a free joint "
+            f"and be the only one that does, but the joints to the world are: {names}. Load a URDF with root='free'"
         )
 
 

@@ -233,6 +233,8 @@ def slot_columns(s: Setup, model: Model) -> Motion:
     """The motion columns of general joints in slot rows, in the internal axes of their bodies."""
     topology = model.topology
     parts = [(topology.v_start[bodies] + k, column) for _, bodies, m in s.motions for k, column in enumerate(m.columns)]
+    if not parts:  # driven joints alone
+        return Motion.zero(jnp.zeros((len(s.layout.slot_velocity), *s.batch), s.dtype))
     return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)
 
 
@@ -260,4 +262,4 @@ def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:
                 lift(model.time, 0, len(s.batch), s.dtype),
             )
         parts += [(topology.v_start[bodies] + k, rate) for k, rate in enumerate(rates)]
-    return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)
+    return None if not parts else _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)

@@ -1,9 +1,9 @@
 """Factors of a mass matrix that keep its branch-induced sparsity (Featherstone 2008, sections 6.4 and 6.5).
 
 Row `k` of a mass matrix is nonzero, left of the diagonal, only at the ancestors of freedom `k` in the tree of freedoms.
-Eliminated from the tips inwards, `H = L^T L` and `H = L^T D L` fill nothing in: `L` has the pattern of the lower triangle
-of `H`. (A Cholesky factor `L L^T` begins at the base and does fill in.) One scan over the rows, each step reading and
-writing its ancestors only: O(n d^2) for `n` freedoms of depth at most `d`.
+Eliminated from the tips inwards, `H = L^T L` and `H = L^T D L` fill nothing in: `L` has the pattern of the lower
+triangle of `H`. (A Cholesky factor `L L^T` begins at the base and does fill in.) One scan over the rows, each step
+reading and writing its ancestors only: O(n d^2) for `n` freedoms of depth at most `d`.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ def test_batches_of_models(robot):
     one = [jax.tree.map(lambda leaf, k=k: leaf[k], models) for k in range(3)]
     expected = jnp.stack([dx.forward_dynamics(m, q[k], v[k], tau[k]) for k, m in enumerate(one)])
     np.testing.assert_allclose(jax.vmap(dx.forward_dynamics)(models, q, v, tau), expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(dx.batch(dx.forward_dynamics, tile=2)(models, q, v, tau), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        dx.batch(dx.forward_dynamics, tile=2)(models, q, v, tau), expected, rtol=1e-10, atol=1e-10
+    )
     shared = jax.vmap(dx.forward_dynamics, in_axes=(0, None, None, None))(models, q[0], v[0], tau[0])
     np.testing.assert_allclose(
         shared, jnp.stack([dx.forward_dynamics(m, q[0], v[0], tau[0]) for m in one]), rtol=1e-10, atol=1e-10

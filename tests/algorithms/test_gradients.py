@@ -1,0 +1,162 @@
+"""Derivatives of dynamics: forward and reverse mode against central differences, and finite where it matters."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import routes
+import trees
+
+import dynax as dx
+
+#: Leaves that dynamics depends on. Rotations of placements and hinges move on their own manifold.
+LEAVES = ("gravity", "time", "joint_parameters", "mass", "com", "inertia", "armature", "damping", "friction_loss",
+          "friction_velocity", "stiffness")  # fmt: skip
+POSES = ("placements", "hinges")
+
+
+def weights(name):
+    model = trees.tree(name)
+    rng = np.random.default_rng(17)
+    return jnp.asarray(rng.normal(size=model.nv)), jnp.asarray(rng.normal(size=model.nv)), jnp.asarray(
+        rng.normal(size=(model.nv, model.nv))
+    )  # fmt: skip
+
+
+def shifted(model, leaves, t=1.0):
+    """The model with leaves moved by `t` times a direction; poses move their points and turn by `exp`."""
+    changes = {k: getattr(model, k) + t * leaves[k] for k in LEAVES}
+    for k in POSES:
+        pose = getattr(model, k)
+        turn = jax.vmap(lambda w: dx.Rotation.exp(w).matrix)(t * leaves[k]["turn"])
+        changes[k] = dx.Transform(pose.rotation @ turn, pose.translation + t * leaves[k]["move"])
+    return model.replace(**changes)
+
+
+def zeros(model):
+    still = {k: jnp.zeros_like(getattr(model, k)) for k in LEAVES}
+    n = model.num_bodies
+    return still | {k: {"turn": jnp.zeros((n, 3)), "move": jnp.zeros((n, 3))} for k in POSES}
+
+
+def objective(name, model, point, q, a):
+    """One number of forward and inverse dynamics (and of the mass matrix) at a point of all that varies."""
+    w, u, m = weights(name)
+    model = shifted(model, point["leaves"])
+    q = dx.integrate(model, q, point["dq"])
+    v, tau, external = point["v"], point["tau"], point["external"]
+    total = w @ dx.forward_dynamics(model, q, v, tau, external) + u @ dx.inverse_dynamics(model, q, v, a, external)
+    if name == "screws":
+        total = total + jnp.sum(m * dx.mass_matrix(model, q))
+    return total
+
+
+reverse = jax.jit(jax.grad(objective, argnums=2), static_argnums=0)
+forward = jax.jit(
+    lambda name, model, point, tangent, q, a: jax.jvp(
+        lambda p: objective(name, model, p, q, a), (point,), (tangent,)
+    )[1],
+    static_argnums=0,
+)  # fmt: skip
+
+
+def directions(model, rng):
+    """One direction for every thing that varies, by name."""
+    nothing = {
+        "leaves": zeros(model),
+        "dq": jnp.zeros(model.nv),
+        "v": jnp.zeros(model.nv),
+        "tau": jnp.zeros(model.nv),
+        "external": jnp.zeros((model.num_bodies, 6)),
+    }
+    for key in ("dq", "v", "tau", "external"):
+        yield key, nothing | {key: jnp.asarray(rng.normal(size=nothing[key].shape))}
+    for key in (*LEAVES, *POSES):
+        own = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape)), nothing["leaves"][key])
+        yield key, nothing | {"leaves": nothing["leaves"] | {key: own}}
+
+
+def plain(name, model, point, q, a):
+    """The objective from the compiled routes, for four copies of one state."""
+    w, u, m = weights(name)
+    model = shifted(model, point["leaves"])
+    q = dx.integrate(model, q, point["dq"])
+    state = (jnp.stack([x] * 4) for x in (q, point["v"], a, point["tau"], point["external"]))
+    y = routes.dynamics(name, model, *state)
+    total = np.asarray(w) @ y["fd"][0] + np.asarray(u) @ y["id"][0]
+    return total + np.sum(np.asarray(m) * y["mass"][0]) if name == "screws" else total
+
+
+def slope(name, model, point, direction, q, a, h=1e-4):
+    def at(t):
+        return plain(name, model, jax.tree.map(lambda x, d: x + t * d, point, direction), q, a)
+
+    return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+
+
+def pair(x, y):
+    return sum(float(jnp.sum(a * b)) for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True))
+
+
+@lru_cache
+def places(name):
+    """Ordinary and special points: `(label, model, q, v)`."""
+    model, s, _ = routes.case(name)
+    neutral = dx.neutral(model)
+    half = jnp.zeros(model.nv)
+    for joint, start in zip(model.joints, model.topology.v_start, strict=False):
+        if joint.nv:
+            # Half a turn about one axis; for a ball with a spring that is where the spring's own pull jumps.
+            half = half.at[int(start)].set(np.pi)
+    turned = dx.integrate(model, neutral, half)
+    body = model.num_bodies // 2
+    massless = model.replace(**{k: getattr(model, k).at[body].set(0.0) for k in ("mass", "com", "inertia")})
+    soft = model.replace(stiffness=0 * model.stiffness)
+    return {
+        "anywhere": (model, s.q[0], s.v[0]),
+        "at rest": (model, s.q[1], 0 * s.v[1]),
+        "identity": (model, neutral, 0 * s.v[0]),
+        "half a turn": (soft, turned, s.v[2]),
+        "massless": (massless, s.q[3], s.v[3]),
+    }
+
+
+@pytest.mark.spec("RBDA-X-GRAD", "RBDA-5.5-DERIV")
+@pytest.mark.parametrize("place", ["anywhere", "at rest", "identity", "half a turn", "massless"])
+@pytest.mark.parametrize("name", ["mixed", "screws"])
+def test_derivatives(name, place, rng):
+    model, q, v = places(name)[place]
+    _, s, _ = routes.case(name)
+    a = s.a[0]
+    point = {"leaves": zeros(model), "dq": 0 * v, "v": v, "tau": s.tau[0], "external": s.external[0]}
+    gradient = reverse(name, model, point, q, a)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+        assert np.all(np.isfinite(leaf)), f"d/d{jax.tree_util.keystr(path)} is not finite"
+    for what, direction in directions(model, rng):
+        if what == "joint_parameters" and not model.joint_parameters.size:
+            continue
+        expected = slope(name, model, point, direction, q, a)
+        scale = max(1.0, abs(expected))
+        assert abs(pair(gradient, direction) - expected) < 3e-6 * scale, f"reverse, {what}"
+        if name == "screws":
+            tangent = float(forward(name, model, point, direction, q, a))
+            assert abs(tangent - expected) < 3e-6 * scale, f"forward, {what}"
+
+
+@pytest.mark.spec("RBDA-X-GRAD")
+def test_full_jacobians_agree_in_both_modes():
+    model, s, _ = routes.case("arm")
+    q, v, _, tau, _ = (x[0] for x in s)
+
+    def f(q, v, tau):
+        return dx.forward_dynamics(model, q, v, tau)
+
+    ahead = jax.jit(jax.jacfwd(f, argnums=(0, 1, 2)))(q, v, tau)
+    behind = jax.jit(jax.jacrev(f, argnums=(0, 1, 2)))(q, v, tau)
+    for x, y in zip(ahead, behind, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-10 * np.abs(x).max())
+    np.testing.assert_allclose(ahead[2], routes.case("arm")[2]["inverse"][0], atol=1e-11 * np.abs(ahead[2]).max())

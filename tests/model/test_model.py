@@ -1,0 +1,239 @@
+"""Models and their builder: names, errors, drawings, frames, welds, pytrees."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+
+import dynax as dx
+from dynax.spatial import Transform
+
+BOX = dx.SpatialInertia(2.0, (0.1, 0.0, 0.0), (0.1, 0.2, 0.25))
+
+
+def pair():
+    return (
+        dx.ModelBuilder(name="pair")
+        .body("base", joint=dx.Revolute(), inertia=BOX)
+        .body("arm", parent="base", joint=dx.Prismatic((1, 0, 0)), inertia=BOX, position_limits=(-0.5, 0.25))
+    )
+
+
+def refusal(call) -> dx.ModelError:
+    with pytest.raises(dx.ModelError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.mark.spec("RBDA-4.1-GRAPH", "RBDA-4.6-MODEL")
+@pytest.mark.parametrize(
+    ("call", "element", "reason"),
+    [
+        (lambda b: b.body("", joint=dx.Revolute()), "body ''", "non-empty"),
+        (lambda b: b.body("world"), "body 'world'", "inertial frame"),
+        (lambda b: b.body("arm"), "body 'arm'", "two bodies or frames"),
+        (lambda b: b.frame("arm", body="base"), "frame 'arm'", "two bodies or frames"),
+        (lambda b: b.body("hand", parent="amr"), "body 'hand'", "did you mean one of: 'arm'"),
+        (lambda b: b.frame("tip", body="bsae"), "frame 'tip'", "'base'"),
+        (lambda b: b.body("hand", joint=dx.Revolute), "body 'hand'", "not a joint"),
+        (lambda b: b.body("hand", joint=dx.Revolute(), joint_name="arm_joint"), "joint 'arm_joint'", "two joints"),
+        (lambda b: b.body("hand", joint=dx.Revolute(), damping=-1.0), "joint 'hand_joint'", "negative"),
+        (lambda b: b.body("hand", joint=dx.Revolute(), armature=(1.0, 2.0)), "joint 'hand_joint'", "shape (1,)"),
+        (lambda b: b.body("hand", joint=dx.Revolute(), stiffness=np.nan), "joint 'hand_joint'", "not finite"),
+        (lambda b: b.body("hand", joint=dx.Revolute(), position_limits=(1.0, -1.0)), "joint 'hand_joint'", "wrong way"),
+        (lambda b: b.body("hand", inertia=dx.SpatialInertia(-1.0)), "body 'hand'", "negative"),
+        (lambda b: b.body("hand", inertia=dx.SpatialInertia(np.inf)), "body 'hand'", "not finite"),
+        (lambda b: b.body("hand", placement=Transform(2 * np.eye(3), np.zeros(3))), "body 'hand'", "not a rotation"),
+        (
+            lambda b: b.body("hand", placement=Transform(np.diag([1.0, 1, -1]), np.zeros(3))),
+            "body 'hand'",
+            "not a rotation",
+        ),
+        (lambda b: b.body("hand", placement=Transform(np.eye(3), np.full(3, np.nan))), "body 'hand'", "not finite"),
+        (lambda b: b.couple("arm_joint", "elbow").build(), "coupling of 'arm_joint'", "no joint named 'elbow'"),
+    ],
+)
+def test_a_builder_refuses(call, element, reason):
+    error = refusal(lambda: call(pair()))
+    assert error.element == element
+    assert reason in str(error)
+    assert str(error).startswith(element)
+
+
+def test_odd_inertias_are_reported():
+    model = (
+        dx.ModelBuilder()
+        .body("plate", joint=dx.Revolute(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (0.1, 0.1, 0.5)))
+        .body("ghost", parent="plate", joint=dx.Revolute())
+        .build()
+    )
+    texts = [str(finding) for finding in model.report]
+    assert any("triangle inequality" in text and "plate" in text for text in texts)
+    assert any("forward dynamics is singular" in text and "ghost" in text for text in texts)
+    assert "2 findings" in repr(model)
+    # With an armature nothing is singular.
+    assert not dx.ModelBuilder().body("rotor", joint=dx.Revolute(), armature=0.1).build().report
+
+
+@pytest.mark.spec("RBDA-4.6-MODEL", "RBDA-4.6-OFFSETS")
+def test_names_and_slices():
+    model = pair().body("ball", parent="arm", joint=dx.Spherical(), inertia=BOX).frame("tip", body="ball").build()
+    assert model.body_names == ("base", "arm", "ball")
+    assert model.joint_names == ("base_joint", "arm_joint", "ball_joint")
+    assert model.frame_names == ("tip",)
+    assert model.parents == (-1, 0, 1)
+    assert (model.nq, model.nv, model.num_bodies) == (6, 5, 3)
+    assert model.q_slice("ball_joint") == slice(2, 6)
+    assert model.v_slice("ball_joint") == slice(2, 5)
+    assert model.body_index("arm") == 1
+    for call, near in ((model.body_index, "'ball'"), (model.joint_index, "'ball_joint'"), (model.locate, "'ball'")):
+        with pytest.raises(KeyError, match=re.escape(near)):
+            call("bal")
+    np.testing.assert_array_equal(dx.neutral(model), [0, 0, 1, 0, 0, 0])
+
+
+def test_drawing():
+    text = repr(pair().frame("tip", body="arm").build())
+    assert text.splitlines() == [
+        "Model 'pair': 2 bodies, nq=2, nv=2, 4 kg",
+        "world",
+        "└─ base (base_joint: Revolute, 2 kg)",
+        "   └─ arm (arm_joint: Prismatic, 2 kg) [tip]",
+    ]
+    # A chain of thousands is drawn without recursion; inside a transformation there are no numbers to print.
+    names = []
+    jax.make_jaxpr(lambda m: names.append(repr(m)) or m.mass)(pair().build())
+    assert "kg" not in names[0]
+
+
+def test_a_long_chain_is_built_and_drawn():
+    builder = dx.ModelBuilder(name="chain")
+    for k in range(1200):
+        builder.body(f"l{k}", parent=f"l{k - 1}" if k else "world", joint=dx.Revolute(), inertia=BOX)
+    model = builder.build()
+    assert model.topology.depths[-1] == 1200
+    assert len(repr(model).splitlines()) == 1202
+
+
+def test_replace():
+    model = pair().build()
+    heavier = model.replace(mass=2 * model.mass)
+    np.testing.assert_array_equal(heavier.mass, 2 * model.mass)
+    assert heavier.structure is model.structure
+    with pytest.raises(ValueError, match="'mass'"):
+        model.replace(maas=model.mass)
+    with pytest.raises(ValueError):
+        model.replace(structure=model.structure)
+    with pytest.raises(AttributeError):
+        model.mass = model.mass  # type: ignore[misc]
+    assert float(model.at_time(2.5).time) == 2.5
+
+
+@pytest.mark.spec("RBDA-4.6-MODEL")
+def test_a_model_is_a_pytree():
+    model = pair().build()
+    leaves, structure = jax.tree.flatten(model)
+    assert all(isinstance(leaf, jax.Array) for leaf in leaves)
+    again = jax.tree.unflatten(structure, leaves)
+    assert again.structure == model.structure
+    assert hash(again.structure) == hash(model.structure)
+    # Built twice, the static part is the same: one compiled program for both.
+    other = pair().build().replace(mass=jnp.array([5.0, 6.0]))
+    assert jax.tree.structure(other) == structure
+    assert jax.tree.structure(pair().frame("tip", body="arm").build()) != structure
+
+    traces = []
+
+    @jax.jit
+    def total(m):
+        traces.append(1)
+        return m.mass.sum()
+
+    assert (float(total(model)), float(total(other)), len(traces)) == (4.0, 11.0, 1)
+    batch = jax.vmap(lambda mass: model.replace(mass=mass))(jnp.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(jax.vmap(total, in_axes=(jax.tree.map(lambda a: None, model).replace(mass=0),))(
+        model.replace(mass=batch.mass)), [1.0, 5.0, 9.0])  # fmt: skip
+
+
+@pytest.mark.spec("RBDA-2.7-RULES", "RBDA-3.5-ZERODOF", "RBDA-9.1-LOCK", "SOA-TIPF")
+def test_welded_bodies_are_one_body(rng):
+    inertias = [trees.random_inertia(rng) for _ in range(4)]
+    poses = [trees.random_pose(rng) for _ in range(4)]
+    built = (
+        dx.ModelBuilder()
+        .body("a", joint=dx.Revolute((1, 0, 1)), placement=poses[0], inertia=inertias[0])
+        .body("a2", parent="a", placement=poses[1], inertia=inertias[1])
+        .body("a3", parent="a2", placement=poses[2], inertia=inertias[2])
+        .body("b", parent="a3", joint=dx.Spherical(), placement=poses[3], inertia=inertias[3])
+        .body("foot", placement=poses[2], inertia=inertias[1])
+        .build()
+    )
+    assert built.body_names == ("a", "b")
+    assert built.frame_names == ("a2", "a3", "foot")
+    inner = poses[1] @ poses[2]
+    whole = inertias[0].parameters + (poses[1] @ inertias[1]).parameters + (inner @ inertias[2]).parameters
+    once = (
+        dx.ModelBuilder()
+        .body("a", joint=dx.Revolute((1, 0, 1)), placement=poses[0], inertia=dx.SpatialInertia.from_parameters(whole))
+        .body("b", parent="a", joint=dx.Spherical(), placement=inner @ poses[3], inertia=inertias[3])
+        .build()
+    )
+    q = dx.random_configuration(once, jax.random.key(0))
+    v, tau = jnp.asarray(rng.normal(size=(2, 4)))
+    np.testing.assert_allclose(dx.forward_dynamics(built, q, v, tau), dx.forward_dynamics(once, q, v, tau), rtol=1e-10)
+    # A weld kept as a joint: a slide of no freedom, held where it is.
+    held = (
+        dx.ModelBuilder()
+        .body("a", joint=dx.Revolute((1, 0, 1)), placement=poses[0], inertia=inertias[0])
+        .body("a2", parent="a", joint=dx.Driven(dx.Prismatic(), zero), placement=poses[1], inertia=inertias[1])
+        .body("a3", parent="a2", joint=dx.Driven(dx.Spherical(), upright), placement=poses[2], inertia=inertias[2])
+        .body("b", parent="a3", joint=dx.Spherical(), placement=poses[3], inertia=inertias[3])
+        .build()
+    )
+    assert held.nv == 4
+    np.testing.assert_allclose(dx.forward_dynamics(held, q, v, tau), dx.forward_dynamics(once, q, v, tau), rtol=1e-10)
+    # Frames stand where the links stood.
+    pose = dx.frame_pose(built, q, "a3")
+    expected = dx.frame_pose(built, q, "a") @ inner
+    np.testing.assert_allclose(pose.translation, expected.translation, atol=1e-14)
+    np.testing.assert_allclose(pose.rotation, expected.rotation, atol=1e-14)
+    np.testing.assert_allclose(dx.frame_pose(built, q, "foot").translation, poses[2].translation)
+
+
+def zero(t):
+    return 0.0 * t
+
+
+def upright(t):
+    return jnp.stack([1.0 + 0.0 * t, 0.0 * t, 0.0 * t, 0.0 * t])
+
+
+def test_random_configurations_keep_the_limits():
+    model = pair().body("ball", parent="arm", joint=dx.Free(), inertia=BOX).build()
+    q = jax.vmap(lambda key: dx.random_configuration(model, key))(jax.random.split(jax.random.key(1), 500))
+    slide = np.asarray(q[:, 1])
+    assert slide.min() >= -0.5
+    assert slide.max() <= 0.25
+    assert np.ptp(slide) > 0.7
+    assert np.ptp(np.asarray(q[:, 0])) > 6.0  # no limits: a whole turn
+    np.testing.assert_allclose(np.linalg.norm(q[:, 5:], axis=1), 1.0, atol=1e-12)
+    assert len(np.unique(slide)) == 500
+
+
+def test_shapes_are_checked_and_named():
+    model = pair().build()
+    with pytest.raises(ValueError, match=r"`q` has shape \(3,\), expected \(2,\).*jax.vmap"):
+        dx.mass_matrix(model, jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"`external` has shape \(1, 6\)"):
+        dx.forward_dynamics(model, jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), jnp.zeros((1, 6)))
+    with pytest.raises(ValueError, match="'body', 'world' or 'world_aligned'"):
+        dx.jacobian(model, jnp.zeros(2), "arm", frame="local")
+    with pytest.raises(KeyError, match="'arm'"):
+        dx.jacobian(model, jnp.zeros(2), "amr", frame="body")
+    with pytest.raises(ValueError, match="tuple of joint names"):
+        dx.hybrid_dynamics(model, *[jnp.zeros(2)] * 4, "arm_joint")

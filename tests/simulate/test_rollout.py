@@ -1,0 +1,170 @@
+"""What a rollout takes and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from simulate.systems import double_pendulum, solid
+
+import dynax as dx
+from dynax.simulate.checkpoint import checkpointed_scan, run_length
+
+MODEL = double_pendulum()
+Q, V = jnp.array([0.3, -0.8]), jnp.array([0.5, 0.1])
+FORCES = 0.3 * jnp.sin(jnp.arange(60.0)).reshape(30, 2)
+
+
+def test_rows_and_times():
+    run = dx.rollout(MODEL.at_time(2.0), Q, V, FORCES, 0.01)
+    assert (run.time.shape, run.q.shape, run.v.shape) == ((31,), (31, 2), (31, 2))
+    np.testing.assert_allclose(run.time, 2.0 + 0.01 * np.arange(31), atol=1e-15)
+    np.testing.assert_array_equal(run.q[0], Q)
+    np.testing.assert_array_equal(run.v[0], V)
+    one = dx.step(MODEL, Q, V, FORCES[0], 0.01)
+    np.testing.assert_allclose((run.q[1], run.v[1]), one, atol=1e-15)
+    assert dx.rollout(MODEL, Q, V, FORCES[:0], 0.01).q.shape == (1, 2)
+
+
+def test_semi_implicit_euler_by_hand():
+    dt, tau = 0.01, FORCES[1]
+    mass = dx.mass_matrix(MODEL, Q) + dt * jnp.diag(MODEL.damping)
+    v = V + dt * jnp.linalg.solve(mass, tau - dx.bias_force(MODEL, Q, V))
+    np.testing.assert_allclose(dx.step(MODEL, Q, V, tau, dt), (Q + dt * v, v), atol=1e-14)
+
+
+def test_strong_damping_is_stable():
+    stiff = MODEL.replace(damping=jnp.full(2, 1e6))
+    for stepper in ("semi_implicit", "implicit_midpoint"):
+        run = dx.rollout(stiff, Q, V, FORCES, 0.01, stepper=stepper)
+        assert jnp.abs(run.v).max() <= 0.5
+
+
+def test_policy_is_asked_once_a_step():
+    def policy(t, q, v):
+        return jnp.sin(t) - 2.0 * q - 0.5 * v
+
+    free = dx.rollout(MODEL, Q, V, policy, 0.01, steps=30, stepper="heun")
+    answers = jax.vmap(policy)(free.time, free.q, free.v)[:-1]
+    forced = dx.rollout(MODEL, Q, V, answers, 0.01, stepper="heun")
+    np.testing.assert_allclose(free.q, forced.q, atol=1e-13)
+
+
+def test_own_stepper():
+    @dataclass(frozen=True)
+    class Glide(dx.AbstractStepper):
+        def step(self, model, q, v, tau, dt):
+            return dx.integrate(model, q, dt * v), v
+
+    run = dx.rollout(MODEL, Q, V, FORCES, 0.1, stepper=Glide())
+    np.testing.assert_allclose(run.q[-1], Q + 3.0 * V, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((Q, V, FORCES[0], 0.1), {}, r"`controls` has shape \(2,\), expected \(T, 2\)"),
+        ((Q, V, FORCES[:, :1], 0.1), {}, r"expected \(T, 2\)"),
+        ((Q[:1], V, FORCES, 0.1), {}, r"`q` has shape \(1,\), expected \(2,\)"),
+        ((Q, V, FORCES, jnp.ones(30)), {}, r"`dt` has shape \(30,\), expected a scalar"),
+        ((Q, V, FORCES, 0.1), {"steps": 29}, "`steps` is 29, but `controls` has 30 rows"),
+        ((Q, V, FORCES, 0.1), {"stepper": "euler"}, "'semi_implicit', 'explicit', 'heun', 'rk4', 'implicit_midpoint'"),
+        ((Q, V, lambda t, q, v: v, 0.1), {}, "`steps` is missing"),
+        ((Q, V, lambda t, q, v: v, 0.1), {"steps": 2.5}, "`steps` is 2.5, expected a number"),
+        ((Q, V, lambda t, q, v: v, 0.1), {"steps": -1}, "zero or more"),
+        ((Q, V, lambda t, q, v: v[:1], 0.1), {"steps": 3}, r"the policy returned shape \(1,\), expected \(2,\)"),
+    ],
+)
+def test_errors_name_the_argument(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        dx.rollout(MODEL, *arguments, **options)
+
+
+def test_vmap_over_states_forces_and_masses():
+    forces = jnp.stack([FORCES, -FORCES, 0.5 * FORCES])
+    q, scale = Q + jnp.arange(3.0)[:, None], jnp.array([1.0, 1.5, 0.7])
+
+    def last(q, forces, scale):
+        return dx.rollout(MODEL.replace(mass=scale * MODEL.mass), q, V, forces, 0.01).q[-1]
+
+    many = jax.jit(jax.vmap(last))(q, forces, scale)
+    np.testing.assert_allclose(many, [last(*x) for x in zip(q, forces, scale, strict=True)], atol=1e-12)
+
+
+def test_float32_stays_float32():
+    model = jax.tree.map(lambda x: x.astype(jnp.float32), MODEL)
+    exact = dx.rollout(MODEL, Q, V, FORCES, 0.01)
+    q, v, forces = (x.astype(jnp.float32) for x in (Q, V, FORCES))
+    for name in ("semi_implicit", "rk4", "implicit_midpoint"):
+        run = dx.rollout(model, q, v, forces, 0.01, stepper=name)
+        assert {x.dtype for x in run} == {jnp.dtype("float32")}
+        np.testing.assert_allclose(run.q, exact.q, atol=0.05)
+
+
+def test_a_pendulum_on_a_fast_shaker_stands_on_its_head():
+    """Kapitza: `l th'' = (g + z'') sin th` is stable at the top when `(a w)^2 > 2 g l`."""
+    size, rate, length = 0.05, 120.0, 0.5
+
+    def shaker(t):
+        return size * jnp.cos(rate * t)
+
+    b = dx.ModelBuilder()
+    b.body("base", joint=dx.Driven(dx.Prismatic((0, 0, 1)), shaker))
+    b.body("rod", parent="base", joint=dx.Revolute((0, 1, 0)), inertia=solid(1.0, [0, 0, length], [0, 0, 0]))
+    model = b.build()
+    dt, steps = 5e-4, 2000
+    run = dx.rollout(model, [0.1], [0.0], jnp.zeros((steps, 1)), dt, stepper="rk4")
+    assert jnp.abs(run.q).max() < 0.25
+
+    def field(t, y):
+        return np.array([y[1], (9.81 - size * rate**2 * np.cos(rate * t)) * np.sin(y[0]) / length])
+
+    y, states = np.array([0.1, 0.0]), []
+    for k in range(steps):
+        t = k * dt
+        k1 = field(t, y)
+        k2 = field(t + dt / 2, y + dt / 2 * k1)
+        k3 = field(t + dt / 2, y + dt / 2 * k2)
+        k4 = field(t + dt, y + dt * k3)
+        y = y + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        states.append(y)
+    np.testing.assert_allclose(run.q[1:, 0], np.array(states)[:, 0], atol=1e-9)
+    # A rollout goes on where another ended: the model knows the time.
+    k = steps // 2
+    again = dx.rollout(model.at_time(run.time[k]), run.q[k], run.v[k], jnp.zeros((steps, 1)), dt, stepper="rk4")
+    np.testing.assert_allclose(again.q[steps - k], run.q[-1], atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 128, 129, 131, 400, 1009])
+def test_checkpointed_scan_is_a_scan(length):
+    """For any length: divided evenly, with a remainder, short."""
+
+    def step(carry, x):
+        carry = jnp.sin(carry + x)
+        return carry, {"y": carry, "twice": 2.0 * carry}
+
+    xs = jnp.linspace(0.0, 1.0, length)
+    plain = jax.lax.scan(step, 0.3, xs)
+    ours = checkpointed_scan(step, jnp.asarray(0.3), xs, length)
+    jax.tree.map(np.testing.assert_array_equal, ours, plain)
+    assert length <= 128 or run_length(length) ** 2 <= 4 * length
+
+
+@pytest.mark.usefixtures("optimised")
+def test_checkpoints_change_memory_and_nothing_else():
+    forces = jnp.tile(FORCES, (40, 1))[:1111]  # 33 runs of 33, and 22 steps
+
+    def loss(q, forces, checkpoint):
+        return (dx.rollout(MODEL, q, V, forces, 0.005, checkpoint=checkpoint).q[-1] ** 2).sum()
+
+    compiled, results = {}, {}
+    for checkpoint in (True, False):
+        gradient = jax.jit(jax.value_and_grad(lambda q, f, c=checkpoint: loss(q, f, c), argnums=(0, 1)))
+        compiled[checkpoint] = gradient.lower(Q, forces).compile()
+        results[checkpoint] = compiled[checkpoint](Q, forces)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), results[True], results[False])
+    with_, without = (compiled[c].memory_analysis().temp_size_in_bytes for c in (True, False))
+    assert with_ < 0.1 * without

@@ -1,0 +1,69 @@
+"""Orders, and what is conserved."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from simulate.systems import STEPPERS, advance, apart, energy, floating_tree, moving
+
+import dynax as dx
+
+TREE = floating_tree()
+DRIFTING = TREE.replace(gravity=jnp.zeros(3))
+"""The same tree where no force from outside acts."""
+
+
+@pytest.mark.parametrize(("stepper", "order"), STEPPERS.items())
+def test_observed_order(stepper, order):
+    q, v = moving(TREE)
+    exact = advance(TREE, q, v, 0.4 / 1000, 1000, "rk4")
+    coarse, fine = (apart(TREE, advance(TREE, q, v, 0.4 / n, n, stepper), exact) for n in (40, 80))
+    assert np.log2(coarse / fine) == pytest.approx(order, abs=0.1)
+
+
+@pytest.mark.parametrize(("stepper", "order"), STEPPERS.items())
+def test_energy_is_off_by_the_order(stepper, order):
+    q, v = moving(DRIFTING)
+    start = energy(DRIFTING, q, v)
+    off = [abs(energy(DRIFTING, *advance(DRIFTING, q, v, 0.4 / n, n, stepper)) - start) for n in (160, 320)]
+    assert np.log2(off[0] / off[1]) > order - 0.2
+
+
+@pytest.mark.spec("INV-MOM")
+def test_variational_conserves_momentum_to_rounding():
+    q, v = moving(DRIFTING)
+    start = dx.momentum(DRIFTING, q, v)
+    end = advance(DRIFTING, q, v, 0.01, 1000, "variational")
+    np.testing.assert_allclose(dx.momentum(DRIFTING, *end), start, rtol=0, atol=2e-13 * float(jnp.abs(start).max()))
+    # Not for being near: at this length of step the other methods lose it at once.
+    other = advance(DRIFTING, q, v, 0.01, 1000, "implicit_midpoint")
+    assert jnp.abs(dx.momentum(DRIFTING, *other) - start).max() > 1e-6
+
+
+def test_variational_changes_momentum_by_the_impulse_of_the_weight():
+    q, v = moving(TREE)
+    end = advance(TREE, q, v, 0.02, 50, "variational")
+    change = dx.momentum(TREE, *end) - dx.momentum(TREE, q, v)
+    np.testing.assert_allclose(change[3:], TREE.mass.sum() * TREE.gravity, atol=1e-12)
+
+
+@pytest.mark.spec("INV-KE")
+def test_variational_energy_does_not_drift():
+    q, v = moving(DRIFTING)
+    start = energy(DRIFTING, q, v)
+    off = [abs(energy(DRIFTING, *advance(DRIFTING, q, v, 0.01, n, "variational")) / start - 1) for n in (300, 1200)]
+    assert max(off) < 5e-4
+    assert abs(energy(DRIFTING, *advance(DRIFTING, q, v, 0.001, 1000, "rk4")) / start - 1) < 1e-9
+
+
+def test_symmetric_steppers_come_back():
+    q, v = moving(TREE)
+    for stepper in ("implicit_midpoint", "variational"):
+        there = advance(TREE, q, v, 0.02, 50, stepper)
+        assert apart(TREE, advance(TREE, *there, -0.02, 50, stepper), (q, v)) < 1e-11
+
+
+def test_implicit_midpoint_is_not_finite_where_it_finds_no_solution():
+    q, v = moving(TREE)
+    assert not jnp.isfinite(advance(TREE, q, 100.0 * v, 10.0, 1, "implicit_midpoint")[1]).all()

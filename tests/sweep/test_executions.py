@@ -1,0 +1,41 @@
+"""Dynamics under every execution of the walks."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+import trees
+
+from dynax.algorithms._articulated import eliminate, slot_rows
+from dynax.algorithms._bodies import net_forces, world_inertias
+from dynax.algorithms._crba import composites
+from dynax.algorithms._kinematics import kinematics
+from dynax.algorithms._rnea import project, transmitted
+from dynax.algorithms._setup import setup
+from dynax.sweep import EXECUTIONS
+
+
+@pytest.mark.parametrize("name", ["screws"])
+def test_dynamics_do_not_depend_on_the_execution(name):
+    model = trees.tree(name)
+    state = trees.states(model, 1)
+    q, v, a, tau = (x[0] for x in state[:4])
+
+    def all_of(execution):
+        s = setup(model, q, v, execution)
+        kin = kinematics(model, s, v, a, accelerations=True, gravity=True)
+        inertias = world_inertias(s, kin)
+        forces = net_forces(s, kin, inertias, None)
+        total = s.layout.body_order(composites(s, kin, inertias))
+        return (
+            project(model, s, kin, transmitted(s, kin, forces)),
+            eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau),
+            total.mass,
+            total.inertia.six,
+        )
+
+    first, *others = (jax.jit(lambda e=e: all_of(e))() for e in EXECUTIONS)
+    for other in others:
+        for x, y in zip(first, other, strict=True):
+            np.testing.assert_allclose(y, x, atol=1e-11 * np.abs(x).max())
