@@ -21,26 +21,24 @@ def regressor(model: Model, q, v, a) -> jax.Array:
     kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
     rows = freedoms(model, s, kin)
 
-    def unit(parameter: int, like: jax.Array) -> RigidInertia:
-        values = [jnp.full_like(like, float(k == parameter)) for k in range(10)]
-        return RigidInertia(values[0], Vec3(*values[1:4]), Sym3(*values[4:]))
-
-    def unit_forces(constants: Constants, k: Kinematics) -> list[Force]:
-        """The force each unit parameter of the body needs: parameters stand in body axes about the body's origin."""
-        assert k.velocity is not None and k.acceleration is not None
-        like = jnp.zeros((constants.hinge_rotation.xx.shape[0], *s.batch), s.dtype)
-        forces = []
-        for parameter in range(10):
-            inertia = unit(parameter, like).shift_to_parent(-constants.hinge_offset)
-            internal = inertia.rotate(constants.hinge_rotation.T)
-            forces.append(body_force(internal.rotate(k.rotation), k.velocity, k.acceleration))
-        return forces
-
-    both = zip(unit_forces(s.constants.roots, kin.roots), unit_forces(s.constants.rows, kin.rows), strict=True)
     position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position))
-    parts = [pair(s.layout.body_order(Parts(*forces)), rows.column, position, rows.position) for forces in both]
+
+    def column(values: jax.Array) -> jax.Array:
+        """Joint forces `[body, freedom]` when each body has the inertial parameters `values`, shape `(10,)`."""
+
+        def force(constants: Constants, k: Kinematics) -> Force:
+            assert k.velocity is not None and k.acceleration is not None
+            # Parameters stand in body axes about the body's origin, the recursion in internal ones about the joint.
+            own = RigidInertia(values[0], Vec3(*values[1:4]), Sym3(*values[4:]))
+            internal = own.shift_to_parent(-constants.hinge_offset).rotate(constants.hinge_rotation.T)
+            return body_force(internal.rotate(k.rotation), k.velocity, k.acceleration)
+
+        forces = Parts(force(s.constants.roots, kin.roots), force(s.constants.rows, kin.rows))
+        return pair(s.layout.body_order(forces), rows.column, position, rows.position)
+
+    # One unit parameter at a time, side by side: the forces are linear in them.
+    columns = jnp.swapaxes(jax.vmap(column, out_axes=2)(jnp.eye(10, dtype=s.dtype)), 0, 1)
     carried = model.topology.support[:, model.topology.body_of_velocity].T  # [freedom, body]
-    columns = jnp.stack([jnp.swapaxes(part, 0, 1) for part in parts], axis=2)
     return jnp.where(carried.reshape(carried.shape + (1,) * (columns.ndim - 2)), columns, 0.0)
 
 

@@ -146,8 +146,8 @@ def factor_ltl(matrix, parents: Sequence[int]) -> SparseFactor:
 
     **Arguments:**
 
-    - `matrix`: symmetric positive definite, shape `(n, n)`, with the row rule "left of the diagonal, nonzeros of row `k`
-      only at ancestors of `k`", as `mass_matrix` has it. Only the lower triangle is read.
+    - `matrix`: symmetric positive definite, shape `(n, n)`; left of the diagonal, nonzeros of row `k` stand at
+      ancestors of `k` alone, as in `mass_matrix`. Only the lower triangle is read.
     - `parents`: the parent of each row, -1 for none (static): `model.topology.expanded_parents`.
     """
     matrix = jnp.asarray(matrix)
@@ -161,7 +161,7 @@ def factor_ltdl(matrix, parents: Sequence[int]) -> SparseFactor:
 
 
 def sparse_product(matrix, x, parents: Sequence[int]) -> jax.Array:
-    """`H x` from the lower triangle of `H` alone, O(n d) (table 6.5); arguments as `factor_ltl`, `x` of shape `(n,)`."""
+    """`H x` from the lower triangle of `H` alone, O(n d) (table 6.5); as `factor_ltl`, with `x` of shape `(n,)`."""
     matrix = jnp.asarray(matrix)
     known = _as_parents(parents, len(matrix))
     lower = SparseFactor(jnp.where(_pattern(known), matrix, 0.0), None, known)

@@ -246,7 +246,8 @@ class ModelBuilder:
         if np.max(np.abs(tensor - tensor.T)) > 1e-9 * np.max(np.abs(tensor), initial=1e-300):
             raise ModelError(f"inertia {tensor.tolist()} is not symmetric", element=label)
         moments = np.linalg.eigvalsh(tensor)
-        slack = 1e-9 * np.abs(moments).max(initial=0.0)
+        # Rounding, relative to the tensor or to that of a point of this mass a micrometre off.
+        slack = 1e-9 * np.abs(moments).max(initial=0.0) + 1e-12 * inertia.mass
         shown = ", ".join(f"{m:.4g}" for m in moments)
         if moments[0] < -slack:
             self.note(label, f"principal moments of inertia ({shown}) are not all positive; loaded as they are")

@@ -17,6 +17,7 @@ from oracles.robots import PinocchioState, example_robots, forest, frictionless,
 import dynax as dx
 
 pin = pytest.importorskip("pinocchio")
+pytestmark = pytest.mark.skipif(not example_robots(), reason="example-robot-data is not installed")
 
 STATES = 20
 TOLERANCE = 1e-9

@@ -48,7 +48,7 @@ def test_gradient_of_a_rollout(stepper, rng):
         assert along == pytest.approx(float(slope(loss, inputs, direction)), rel=1e-7, abs=1e-8), name
 
 
-@pytest.mark.parametrize("stepper", ["semi_implicit", "implicit_midpoint"])
+@pytest.mark.parametrize("stepper", ["semi_implicit", pytest.param("implicit_midpoint", marks=pytest.mark.slow)])
 def test_forward_mode_and_hessian(stepper):
     def loss(q):
         return (dx.rollout(MODEL, q, V, FORCES[:3], 0.05, stepper=stepper).q[-1] ** 2).sum()
