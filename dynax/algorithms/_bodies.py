@@ -30,7 +30,8 @@ def net_forces(s: Setup, kin: Parts, inertias: Parts, external: jax.Array | None
     outside = None if external is None else external_forces(s, kin, external)
 
     def net(inertia: RigidInertia, k: Kinematics, extra: Force | None) -> Force:
-        assert k.velocity is not None and k.acceleration is not None
+        assert k.velocity is not None
+        assert k.acceleration is not None
         force = body_force(inertia, k.velocity, k.acceleration)
         return force if extra is None else force - extra
 

@@ -27,7 +27,8 @@ def regressor(model: Model, q, v, a) -> jax.Array:
         """Joint forces `[body, freedom]` when each body has the inertial parameters `values`, shape `(10,)`."""
 
         def force(constants: Constants, k: Kinematics) -> Force:
-            assert k.velocity is not None and k.acceleration is not None
+            assert k.velocity is not None
+            assert k.acceleration is not None
             # Parameters stand in body axes about the body's origin, the recursion in internal ones about the joint.
             own = RigidInertia(values[0], Vec3(*values[1:4]), Sym3(*values[4:]))
             internal = own.shift_to_parent(-constants.hinge_offset).rotate(constants.hinge_rotation.T)
