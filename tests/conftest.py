@@ -25,3 +25,18 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def key(request: pytest.FixtureRequest) -> jax.Array:
     """A JAX key, seeded like `rng`."""
     return jax.random.key(_seed(request))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _release_compiled_programs():
+    """Compiled programs of one file are of no use to the next, and they add up to gigabytes."""
+    yield
+    jax.clear_caches()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """One worker runs a whole file, so that what its tests compile is compiled once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
