@@ -3,6 +3,8 @@
 from dynax.algorithms._aba import forward_dynamics as forward_dynamics
 from dynax.algorithms._coriolis import coriolis_matrix as coriolis_matrix
 from dynax.algorithms._crba import mass_matrix as mass_matrix
+from dynax.algorithms._derivatives import InverseDynamicsDerivatives as InverseDynamicsDerivatives
+from dynax.algorithms._derivatives import inverse_dynamics_derivatives as inverse_dynamics_derivatives
 from dynax.algorithms._factor import inverse_mass_matrix as inverse_mass_matrix
 from dynax.algorithms._floating import FloatingEquations as FloatingEquations
 from dynax.algorithms._floating import floating_bias_force as floating_bias_force
@@ -10,6 +12,8 @@ from dynax.algorithms._floating import floating_equations as floating_equations
 from dynax.algorithms._floating import floating_inverse_dynamics as floating_inverse_dynamics
 from dynax.algorithms._floating import floating_jacobian as floating_jacobian
 from dynax.algorithms._floating import floating_mass_matrix as floating_mass_matrix
+from dynax.algorithms._forward_derivatives import ForwardDynamicsDerivatives as ForwardDynamicsDerivatives
+from dynax.algorithms._forward_derivatives import forward_dynamics_derivatives as forward_dynamics_derivatives
 from dynax.algorithms._frames import body_accelerations as body_accelerations
 from dynax.algorithms._frames import body_velocities as body_velocities
 from dynax.algorithms._frames import forward_kinematics as forward_kinematics

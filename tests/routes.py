@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,9 @@ from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._setup import setup
 from dynax.spatial import ArticulatedInertia
 
-#: A body well inside the tree.
+#: A body well inside the tree, and the frames in which its Jacobian is asked for.
 NAMES = {"mixed": "b14", "screws": "b3", "arm": "b3"}
-FRAMES = ("body", "world", "world_aligned")
+FRAMES = {"mixed": ("body",), "screws": ("body", "world", "world_aligned"), "arm": ("body",)}
 DYNAMICS = {
     "fd": lambda model, q, v, a, tau, external: dx.forward_dynamics(model, q, v, tau, external),
     "id": lambda model, q, v, a, tau, external: dx.inverse_dynamics(model, q, v, a, external),
@@ -31,51 +31,65 @@ DYNAMICS = {
     "forces": lambda model, q, v, a, tau, external: dx.joint_forces(model, q, v, a, external),
     "regressor": lambda model, q, v, a, tau, external: dx.inverse_dynamics_regressor(model, q, v, a),
 }
-#: Hinges on the ground take their own way through the code in a few places only.
-ASKED = {name: tuple(DYNAMICS)[: 5 if name == "arm" else None] for name in trees.TREES}
-ASKED_FRAMES = {"mixed": ("body",), "screws": FRAMES, "arm": ("body",)}
+MOTION = {
+    "rotation": lambda model, q, v, a: dx.forward_kinematics(model, q).rotation,
+    "position": lambda model, q, v, a: dx.forward_kinematics(model, q).translation,
+    "velocity": lambda model, q, v, a: dx.body_velocities(model, q, v),
+    "acceleration": lambda model, q, v, a: dx.body_accelerations(model, q, v, a),
+    "momentum": lambda model, q, v, a: dx.momentum(model, q, v),
+    "centroidal": lambda model, q, v, a: dx.centroidal_momentum(model, q, v),
+    "centroidal_matrix": lambda model, q, v, a: dx.centroidal_momentum_matrix(model, q),
+    "com": lambda model, q, v, a: dx.center_of_mass(model, q),
+    "kinetic": lambda model, q, v, a: dx.kinetic_energy(model, q, v),
+    "potential": lambda model, q, v, a: dx.potential_energy(model, q),
+}
+for _name in trees.TREES:
+    MOTION["jacobian", _name] = lambda model, q, v, a, n=_name: {
+        f: dx.jacobian(model, q, NAMES[n], frame=f) for f in FRAMES[n]
+    }
+    MOTION["jacobian_bias", _name] = lambda model, q, v, a, n=_name: {
+        f: dx.jacobian_bias(model, q, v, NAMES[n], frame=f) for f in FRAMES[n]
+    }
+
+_PROGRAMS: dict = {}
 
 
-@partial(jax.jit, static_argnames="asked")
-def _dynamics(model: dx.Model, *state, asked: tuple[str, ...]):
-    return jax.vmap(lambda *one: {what: DYNAMICS[what](model, *one) for what in asked})(*state)
+def _run(what, function, model, *state):
+    """Compiled once for each tree and kept, whatever file asks."""
+    key = what, jax.tree.structure(model), tuple((x.shape, x.dtype.name) for x in state)
+    if key not in _PROGRAMS:
+        batch = jax.jit(lambda model, *state: jax.vmap(lambda *one: function(model, *one))(*state))
+        _PROGRAMS[key] = batch.lower(model, *state).compile()
+    return numpy(_PROGRAMS[key](model, *state))
 
 
-def dynamics(name: str, model: dx.Model, q, v, a, tau, external):
+class Results:
+    """Results by name, computed when asked for."""
+
+    def __init__(self, find):
+        self._find, self._known = find, {}
+
+    def __getitem__(self, what: str):
+        if what not in self._known:
+            self._known[what] = self._find(what)
+        return self._known[what]
+
+
+def dynamics(name: str, model: dx.Model, q, v, a, tau, external) -> Results:
     """The routes to accelerations and forces, for any numbers in the model called `name`."""
-    return numpy(_dynamics(model, q, v, a, tau, external, asked=ASKED[name]))
+    state = tuple(jnp.asarray(x, q.dtype) for x in (q, v, a, tau, external))
+    return Results(lambda what: _run(what, DYNAMICS[what], model, *state))
 
 
-@partial(jax.jit, static_argnames=("body", "frames"))
-def _motion(model: dx.Model, q, v, a, *, body: str, frames: tuple[str, ...]):
-    def one(q, v, a):
-        poses = dx.forward_kinematics(model, q)
-        return {
-            "rotation": poses.rotation,
-            "position": poses.translation,
-            "velocity": dx.body_velocities(model, q, v),
-            "acceleration": dx.body_accelerations(model, q, v, a),
-            "momentum": dx.momentum(model, q, v),
-            "kinetic": dx.kinetic_energy(model, q, v),
-            "potential": dx.potential_energy(model, q),
-            "jacobian": {f: dx.jacobian(model, q, body, frame=f) for f in frames},
-            "jacobian_bias": {f: dx.jacobian_bias(model, q, v, body, frame=f) for f in frames},
-        } | (
-            {
-                "centroidal": dx.centroidal_momentum(model, q, v),
-                "centroidal_matrix": dx.centroidal_momentum_matrix(model, q),
-                "com": dx.center_of_mass(model, q),
-            }
-            if len(frames) > 1
-            else {}
-        )
-
-    return jax.vmap(one)(q, v, a)
-
-
-def motion(name: str, model: dx.Model, q, v, a):
+def motion(name: str, model: dx.Model, q, v, a) -> Results:
     """Poses, velocities, accelerations, Jacobians, momenta and energies."""
-    return numpy(_motion(model, q, v, a, body=NAMES[name], frames=ASKED_FRAMES[name]))
+    state = tuple(jnp.asarray(x, q.dtype) for x in (q, v, a))
+
+    def find(what):
+        key = (what, name) if what.startswith("jacobian") else what
+        return _run(key, MOTION[key], model, *state)
+
+    return Results(find)
 
 
 def numpy(tree):
@@ -91,7 +105,7 @@ def case(name: str):
 
 
 @lru_cache
-def moving(name: str):
+def moving(name: str) -> Results:
     """`motion` of the same states."""
     model, s, _ = case(name)
     return motion(name, model, s.q, s.v, s.a)

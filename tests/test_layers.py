@@ -35,7 +35,9 @@ ORDER = (
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-BELOW_FRONT_DOOR = [path for path in MODULES if path.as_posix() not in ("__init__.py", "__main__.py")]
+#: Who uses dynax as a user does, by `import dynax`.
+GUESTS = ("__init__.py", "__main__.py", "demo")
+BELOW_FRONT_DOOR = [path for path in MODULES if path.parts[0] not in GUESTS]
 
 
 def part_of(module: Path) -> str:

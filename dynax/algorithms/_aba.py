@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 
 from dynax.algorithms._articulated import eliminate, slot_rows
-from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
 from dynax.algorithms._kinematics import kinematics
+from dynax.algorithms._rule import differentiable
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -19,10 +19,10 @@ def aba(model: Model, q, v, tau, external=None) -> jax.Array:
     kin = kinematics(model, s, v, accelerations=True, gravity=True)
     inertias = world_inertias(s, kin)
     forces = net_forces(s, kin, inertias, external)
-    return eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau - passive_force(model, q, v))
+    return eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau - passive_force(model, q, v)).a
 
 
-_aba = batch_last(aba)
+_aba = differentiable(aba)
 
 
 def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:

@@ -20,10 +20,10 @@ from jax import lax
 
 from dynax.algorithms._bodies import per_velocity, stacked
 from dynax.algorithms._kinematics import columns
-from dynax.algorithms._layout import Parts
+from dynax.algorithms._layout import Layout, Parts
 from dynax.algorithms._setup import Setup
 from dynax.model import Model
-from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Scalar, Vec3
+from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Scalar, Vec3
 from dynax.spatial.column import Column
 from dynax.sweep import take_rows
 
@@ -82,15 +82,27 @@ def accelerate(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, 
     return slot.column.add(before, rate), rate
 
 
-def eliminate(model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Parts, tau: jax.Array, locked=None):
-    """Accelerations from joint forces in one inward and one outward walk, shape `(nv, *batch)` (the fused
-    recursion)."""
+class Elimination(NamedTuple):
+    """What one inward and one outward walk find."""
+
+    a: jax.Array
+    """Accelerations of the freedoms, shape `(nv, *batch)`."""
+    gains: Gains
+    roots: RootInertia
+    motions: Parts | None
+    """Accelerations of the bodies on top of the bias, world axes about the joints, if asked for."""
+
+
+def eliminate(
+    model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Parts, tau: jax.Array, locked=None, *, motions=False
+) -> Elimination:
+    """Accelerations from joint forces (the fused recursion)."""
     zero = jnp.zeros(s.batch, s.dtype)
     xs = (
         slots,
         s.layout.to_slots(inertias.rows, s.layout.slot_last),
         s.layout.to_slots(forces.rows, s.layout.slot_last),
-        slot_scalars(s, tau),
+        slot_scalars(s.layout, tau),
     )
 
     def inward(handed, x):
@@ -106,27 +118,40 @@ def eliminate(model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Par
         base = jnp.zeros((len(s.layout.root_velocity), *s.batch), s.dtype)
     else:
         force = jax.tree.map(lambda a, b: a + b[1:], forces.roots, z)
-        base = inverse.solve(s, tau[s.layout.root_velocity] - root_forces(s, force))
-    rows = s.layout.slots.scatter(accelerate, base_accelerations(s, base), (slots, gains, w))
-    return s.layout.velocity_order(base, rows)
+        own = tau[s.layout.root_velocity] - root_forces(s.root_rotation, force)
+        base = inverse.solve(own[:, None])[:, 0]
+    bases = base_accelerations(s.root_rotation, base)
+    if not motions:
+        rows = s.layout.slots.scatter(accelerate, bases, (slots, gains, w))
+        return Elimination(s.layout.velocity_order(base, rows), gains, inverse, None)
+
+    def outward(parent, x):
+        motion, rate = accelerate(parent, x)
+        return motion, (motion, rate)
+
+    rows, rates = s.layout.slots.scatter(outward, bases, (slots, gains, w))
+    carried = s.layout.to_bodies(rows)
+    return Elimination(
+        s.layout.velocity_order(base, rates), gains, inverse, Parts(jax.tree.map(lambda a: a[1:], bases), carried)
+    )
 
 
-def slot_scalars(s: Setup, x: jax.Array) -> jax.Array:
+def slot_scalars(plan: Layout, x: jax.Array) -> jax.Array:
     """Entries of a vector over freedoms in slot rows, zeros where there is none."""
-    return take_rows(x, s.layout.slot_velocity)
+    return take_rows(x, plan.slot_velocity)
 
 
-def root_forces(s: Setup, force: Force) -> jax.Array:
+def root_forces(rotation: Mat3, force: Force) -> jax.Array:
     """Forces on the free roots in their own axes, shape `(6 k, *batch)`."""
-    own = stacked(force.rotate_back(s.root_rotation))
+    own = stacked(force.rotate_back(rotation))
     return own.reshape(-1, *own.shape[2:])
 
 
-def base_accelerations(s: Setup, own: jax.Array) -> Motion:
+def base_accelerations(rotation: Mat3, own: jax.Array) -> Motion:
     """The bases' accelerations in world axes: zero for the world, then the free roots' from their own axes."""
     six = own.reshape(-1, 6, *own.shape[1:])
     motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(
-        s.root_rotation
+        rotation
     )
     return jax.tree.map(lambda a: jnp.concatenate([jnp.zeros_like(a, shape=(1, *a.shape[1:])), a]), motion)
 
@@ -146,15 +171,10 @@ class RootInertia(NamedTuple):
         eye = jnp.eye(6, dtype=rows.dtype).reshape((6, 6) + (1,) * (rows.ndim - 2))
         return RootInertia(rows + eye * own[None].astype(rows.dtype))
 
-    def solve(self, s: Setup, rhs: jax.Array) -> jax.Array:
-        """Accelerations `(6 k, *batch)` from forces `(6 k, *batch)`, both in the roots' own axes."""
-        own = jnp.moveaxis(rhs.reshape(-1, 6, *rhs.shape[1:]), 0, 1)
-        solution = gauss_jordan(self.matrix, own[:, None])[:, 0]
-        return jnp.moveaxis(solution, 0, 1).reshape(rhs.shape)
-
-    def inverse(self) -> jax.Array:
-        eye = jnp.eye(6, dtype=self.matrix.dtype).reshape((6, 6) + (1,) * (self.matrix.ndim - 2))
-        return gauss_jordan(self.matrix, eye + jnp.zeros_like(self.matrix))
+    def solve(self, rhs: jax.Array) -> jax.Array:
+        """Accelerations from forces, both in the roots' own axes and of shape `(6 k, m, *batch)`."""
+        own = jnp.moveaxis(rhs.reshape(-1, 6, *rhs.shape[1:]), 0, 2)
+        return jnp.moveaxis(gauss_jordan(self.matrix, own), 2, 0).reshape(rhs.shape)
 
 
 def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -163,7 +183,8 @@ def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
     Written out because library solvers want the batch in front, which costs more than the solution (n is 6 here).
     """
     n = a.shape[0]
-    x = jnp.concatenate([a, b], axis=1)
+    batch = jnp.broadcast_shapes(a.shape[2:], b.shape[2:])
+    x = jnp.concatenate([jnp.broadcast_to(y, y.shape[:2] + batch) for y in (a, b)], axis=1)
     unit = jnp.eye(n, dtype=a.dtype).reshape((n, n) + (1,) * (a.ndim - 2))
 
     def pivot(x: jax.Array, k_unit) -> tuple[jax.Array, None]:

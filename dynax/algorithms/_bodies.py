@@ -20,6 +20,25 @@ def world_inertias(s: Setup, kin: Parts) -> Parts:
     )
 
 
+def carried_sums(s: Setup, kin: Parts, *own: Parts) -> tuple[Parts, ...]:
+    """Each quantity added up over everything a body carries, itself included, in world axes about its joint.
+
+    The quantities are of any types that add and `shift_to_parent`: one inward walk for all of them.
+    """
+
+    def step(children: tuple, x: tuple) -> tuple[tuple, tuple]:
+        totals = tuple(child + quantity for child, quantity in zip(children, x[0], strict=True))
+        return tuple(total.shift_to_parent(x[1]) for total in totals), totals
+
+    rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), tuple(part.rows for part in own))
+    nothing = jax.tree.map(lambda a: jnp.zeros(s.batch, s.dtype), rows)
+    sums, totals = s.layout.bodies.gather(step, nothing, (rows, kin.rows.offset))
+    return tuple(
+        Parts(jax.tree.map(lambda a, b: a + b[1:], part.roots, handed), total)
+        for part, handed, total in zip(own, sums, totals, strict=True)
+    )
+
+
 def body_force(inertia: RigidInertia, velocity: Motion, acceleration: Motion) -> Force:
     """`I a + v x* I v` (Featherstone 2008, eq. 2.68)."""
     return inertia @ acceleration + velocity.cross(inertia @ velocity)

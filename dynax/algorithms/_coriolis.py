@@ -8,17 +8,15 @@ both add up over subtrees, so a composite `B` is 12 numbers. With `Sdot` the tru
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from dynax.algorithms._batching import batch_last
-from dynax.algorithms._bodies import world_inertias
-from dynax.algorithms._crba import composites, freedoms, in_velocity_order, on_support, pair, per_freedom
+from dynax.algorithms._bodies import carried_sums, world_inertias
+from dynax.algorithms._crba import freedoms, in_velocity_order, on_support, pair, per_freedom
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._layout import Parts
-from dynax.algorithms._setup import Setup, column_rates, setup
+from dynax.algorithms._setup import column_rates, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Force, Mat3, Motion, RigidInertia, Vec3
@@ -58,25 +56,11 @@ class VelocityMoment:
         return Force(couple, Vec3.zero(couple.x))
 
 
-class _Row(NamedTuple):
-    moment: VelocityMoment
-    offset: Vec3
-
-
-def velocity_moments(s: Setup, kin: Parts, inertias: Parts) -> Parts:
-    """The composite velocity moments of everything each body carries."""
-
-    def step(children: VelocityMoment, x: _Row) -> tuple[VelocityMoment, VelocityMoment]:
-        total = children + x.moment
-        return total.shift_to_parent(x.offset), total
-
-    zero = jnp.zeros(s.batch, s.dtype)
-    nothing = VelocityMoment(Vec3.zero(zero), Mat3(*(zero,) * 9))
-    own = Parts(
+def velocity_moments(kin: Parts, inertias: Parts) -> Parts:
+    """The velocity moment of each body by itself."""
+    return Parts(
         VelocityMoment.of(inertias.roots, kin.roots.velocity), VelocityMoment.of(inertias.rows, kin.rows.velocity)
     )
-    sums, rows = s.layout.bodies.gather(step, nothing, _Row(own.rows, kin.rows.offset))
-    return Parts(jax.tree.map(lambda a, b: a + b[1:], own.roots, sums), rows)
 
 
 def coriolis(model: Model, q, v) -> jax.Array:
@@ -85,8 +69,8 @@ def coriolis(model: Model, q, v) -> jax.Array:
     kin = kinematics(model, s, v, positions=True)
     inertias = world_inertias(s, kin)
     rows = freedoms(model, s, kin)
-    composite = per_freedom(s, composites(s, kin, inertias))
-    moment = per_freedom(s, velocity_moments(s, kin, inertias))
+    sums = carried_sums(s, kin, inertias, velocity_moments(kin, inertias))
+    composite, moment = (per_freedom(s, total) for total in sums)
     velocity = per_freedom(s, Parts(kin.roots.velocity, kin.rows.velocity))
     rate = velocity.cross(rows.column)
     own = column_rates(s, model, v)

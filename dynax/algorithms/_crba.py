@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms._batching import batch_last
-from dynax.algorithms._bodies import per_velocity, world_inertias
+from dynax.algorithms._bodies import carried_sums, per_velocity, world_inertias
 from dynax.algorithms._kinematics import columns, kinematics
 from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Force, Motion, RigidInertia, Sym3, Vec3
+from dynax.spatial import Force, Motion, Vec3
 from dynax.sweep import take_rows
 
 
@@ -60,16 +60,7 @@ def per_freedom(s: Setup, parts: Parts):
 
 def composites(s: Setup, kin: Parts, inertias: Parts) -> Parts:
     """The inertia of everything each body carries, itself included, in world axes about its joint."""
-
-    def step(children: RigidInertia, x: tuple[RigidInertia, Vec3]) -> tuple[RigidInertia, RigidInertia]:
-        total = children + x[0]
-        return total.shift_to_parent(x[1]), total
-
-    zero = jnp.zeros(s.batch, s.dtype)
-    nothing = RigidInertia(zero, Vec3.zero(zero), Sym3.zero(zero))
-    rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), inertias.rows)
-    sums, totals = s.layout.bodies.gather(step, nothing, (rows, kin.rows.offset))
-    return Parts(jax.tree.map(lambda a, b: a + b[1:], inertias.roots, sums), totals)
+    return carried_sums(s, kin, inertias)[0]
 
 
 def pair(left: Force, right: Motion, at_left: Vec3, at_right: Vec3) -> jax.Array:

@@ -19,7 +19,6 @@ from dynax.algorithms._articulated import (
     accelerate,
     articulate,
     base_accelerations,
-    gauss_jordan,
     innovate,
     root_forces,
     slot_rows,
@@ -27,16 +26,18 @@ from dynax.algorithms._articulated import (
 )
 from dynax.algorithms._bodies import world_inertias
 from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import Setup, setup
+from dynax.algorithms._layout import Layout
+from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import ArticulatedInertia, Force
+from dynax.spatial import ArticulatedInertia, Force, Mat3
 
 
 class Factor(NamedTuple):
     """The factor at one configuration."""
 
-    setup: Setup
+    layout: Layout
+    root_rotation: Mat3
     slots: Slots
     gains: Gains
     roots: RootInertia
@@ -56,31 +57,26 @@ def factorize(model: Model, q: jax.Array) -> Factor:
 
     zero = ArticulatedInertia.zero(jnp.zeros(s.batch, s.dtype))
     p, gains = s.layout.slots.gather(inward, zero, (slots, s.layout.to_slots(inertias.rows, s.layout.slot_last)))
-    return Factor(s, slots, gains, RootInertia.of(model, s, p, inertias.roots))
+    return Factor(s.layout, s.root_rotation, slots, gains, RootInertia.of(model, s, p, inertias.roots))
 
 
 def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
     """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
-    s = factor.setup
-    wide = s._replace(batch=rhs.shape[1:], root_rotation=jax.tree.map(lambda a: a[:, None], s.root_rotation))
-    slots, gains = jax.tree.map(lambda a: a[:, None], (factor.slots, factor.gains))
+    plan, roots = factor.layout, factor.layout.root_velocity
+    rotation, slots, gains = jax.tree.map(lambda a: a[:, None], (factor.root_rotation, factor.slots, factor.gains))
 
     def inward(z, x):
         slot, gain, torque = x
         z, w = innovate(z, slot, gain, torque)
         return z.shift_to_parent(slot.offset), w
 
-    zero = Force.zero(jnp.zeros(wide.batch, s.dtype))
-    z, w = s.layout.slots.gather(inward, zero, (slots, gains, slot_scalars(wide, rhs)))
-    if len(s.layout.topology.free_roots):
-        own = rhs[s.layout.root_velocity] - root_forces(wide, jax.tree.map(lambda a: a[1:], z))
-        six = jnp.moveaxis(own.reshape(-1, 6, *own.shape[1:]), 0, 2)  # (6, m, k, *batch)
-        solution = gauss_jordan(factor.roots.matrix, six)
-        base = jnp.moveaxis(solution, 2, 0).reshape(own.shape)
-    else:
-        base = jnp.zeros((0, *wide.batch), s.dtype)
-    rows = s.layout.slots.scatter(accelerate, base_accelerations(wide, base), (slots, gains, w))
-    return s.layout.velocity_order(base, rows)
+    zero = Force.zero(jnp.zeros(rhs.shape[1:], rhs.dtype))
+    z, w = plan.slots.gather(inward, zero, (slots, gains, slot_scalars(plan, rhs)))
+    base = jnp.zeros((0, *rhs.shape[1:]), rhs.dtype)
+    if len(roots):
+        base = factor.roots.solve(rhs[roots] - root_forces(rotation, jax.tree.map(lambda a: a[1:], z)))
+    rows = plan.slots.scatter(accelerate, base_accelerations(rotation, base), (slots, gains, w))
+    return plan.velocity_order(base, rows)
 
 
 @jax.jit

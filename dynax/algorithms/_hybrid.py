@@ -41,7 +41,7 @@ def _hybrid(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...]
     # With the given accelerations in the bias, their joints are rigid for what remains (eqs. 9.6 to 9.10).
     rest = eliminate(
         model, s, slot_rows(model, s, kin, given), inertias, forces, tau - passive_force(model, q, v), given
-    )
+    ).a
     a = jnp.where(given, a, rest)
     return a, jnp.where(given, rnea(model, q, v, a, external), tau)
 

@@ -49,6 +49,9 @@ class Layout:
         self.slot_body = per_slot(self.bodies.inverse[slots.body] if len(s) else slots.body)
         self.slot_first = np.where(per_slot(slots.first.astype(int)) == 1, self.slot_body, -1)
         self.slot_last = np.where(per_slot(slots.last.astype(int)) == 1, self.slot_body, -1)
+        ends = np.flatnonzero(self.slot_last >= 0)
+        self.last_slot = np.full(len(rows), -1)
+        self.last_slot[self.slot_last[ends]] = ends
         self.slot_velocity = per_slot(slots.velocity)
         self.slot_column = per_slot(slots.column)
         self.same = slots.simple
@@ -83,6 +86,10 @@ class Layout:
     def to_slots(self, rows: Any, which: np.ndarray) -> Any:
         """Quantities of body rows at their slots (`slot_body`, `slot_first` or `slot_last`), zeros elsewhere."""
         return rows if self.same else take_rows(rows, which)
+
+    def to_bodies(self, slots: Any) -> Any:
+        """Quantities of the last slots of bodies in body rows: what the recursion over slots finds for the bodies."""
+        return slots if self.same else take_rows(slots, self.last_slot)
 
     def velocity_order(self, roots: jax.Array, slots: jax.Array) -> jax.Array:
         """Scalars per freedom in the order of `v`, out of the roots' (`6 k`) and the slots' rows."""

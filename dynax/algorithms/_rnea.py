@@ -9,13 +9,12 @@ Two walks, with the force of each body formed in between:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import (
+    carried_sums,
     net_forces,
     passive_force,
     per_velocity,
@@ -28,25 +27,11 @@ from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Force, Vec3
-
-
-class _Row(NamedTuple):
-    force: Force
-    offset: Vec3
-
-
-def accumulate(children: Force, x: _Row) -> tuple[Force, Force]:
-    """What a body hands to its parent, and what its joint transmits."""
-    total = children + x.force
-    return total.shift_to_parent(x.offset), total
 
 
 def transmitted(s: Setup, kin: Parts, forces: Parts) -> Parts:
     """The force through each body's joint: those on all bodies it carries, in world axes about the joint."""
-    zero = Force.zero(jnp.zeros(s.batch, s.dtype))
-    sums, rows = s.layout.bodies.gather(accumulate, zero, _Row(forces.rows, kin.rows.offset))
-    return Parts(jax.tree.map(lambda f, total: f + total[1:], forces.roots, sums), rows)
+    return carried_sums(s, kin, forces)[0]
 
 
 def project(model: Model, s: Setup, kin: Parts, forces: Parts) -> jax.Array:

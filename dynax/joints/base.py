@@ -49,6 +49,8 @@ class AbstractJoint(abc.ABC):
     nv: ClassVar[int]
     #: Whether the pose depends on `time` too. Then velocity and bias have a part of their own, `sigma` (section 3.5).
     rheonomic: ClassVar[bool] = False
+    #: Whether velocities lead to every configuration nearby, so that those of `q` and `v` have equally many directions.
+    holonomic: ClassVar[bool] = True
 
     #: How far one unit of the coordinate turns about z and moves along z, for joints that are screws along z.
     @property

@@ -37,6 +37,10 @@ class Reversed(AbstractJoint):
         return self.joint.rheonomic
 
     @property
+    def holonomic(self) -> bool:  # type: ignore[override]
+        return self.joint.holonomic
+
+    @property
     def screw(self) -> tuple[float, float] | None:
         screw = self.joint.screw
         return None if screw is None else (-screw[0], -screw[1])

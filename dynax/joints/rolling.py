@@ -98,6 +98,7 @@ class RollingBall(AbstractJoint):
 
     nq: ClassVar[int] = 6
     nv: ClassVar[int] = 3
+    holonomic: ClassVar[bool] = False
     radius: float = 1.0
 
     def __post_init__(self):

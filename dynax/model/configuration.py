@@ -71,7 +71,28 @@ def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     )
 
 
+def rate_rows(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """`configuration_rate` for trailing batch axes."""
+    t = model.topology
+    if t.all_screws and not len(t.free_roots):
+        return v
+    return by_joint_kind(
+        model, lambda kind, p, a, b: kind.rate(a, b, p), (_q(t), _v(t), _q(t)), ("nq", "nv", "nq"), q, v
+    )
+
+
+def tangent_rows(model: Model, q: jax.Array, dq: jax.Array) -> jax.Array:
+    """The velocity that moves `q` at the rate `dq`: the inverse of `rate_rows`, for trailing batch axes.
+
+    A rate that would change the length of a quaternion counts for nothing.
+    """
+    if model.topology.all_screws and not len(model.topology.free_roots):
+        return dq
+    return jax.jvp(lambda x: difference_rows(model, q, x), (q,), (dq,))[1]
+
+
 _integrate = jax.jit(integrate_rows)
+_rate = jax.jit(rate_rows)
 _difference = jax.jit(difference_rows)
 
 
@@ -126,5 +147,4 @@ def normalize(model: Model, q: jax.Array) -> jax.Array:
 def configuration_rate(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """The time derivative of `q` when the system moves with `v` (`qdfn`, RBDA eq. 3.7), shape `(nq,)`; linear in
     `v`."""
-    q, v = as_state(model, q=q, v=v)
-    return jax.jvp(lambda dv: _integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
+    return _rate(model, *as_state(model, q=q, v=v))

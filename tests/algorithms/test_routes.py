@@ -14,6 +14,8 @@ import dynax as dx
 
 TREES = list(trees.TREES)
 RICH = ["mixed", "screws"]
+#: Programs that no other test needs: every joint in the slow run, one-freedom joints in every run.
+BOUNDED = [pytest.param("mixed", marks=pytest.mark.slow), "screws"]
 
 
 def close(actual, expected, tolerance=1e-10):
@@ -135,7 +137,7 @@ def test_gravity_is_a_force_on_every_body(name):
 
 
 @pytest.mark.spec("RBDA-5.3-PARTS")
-@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_parts_of_the_bias(name):
     model, s, y = routes.case(name)
     rest = model.replace(
@@ -156,7 +158,7 @@ def test_parts_of_the_bias(name):
     close(mul(once["coriolis"], np.asarray(s.v)), once["bias"] - once["gravity"])
 
 
-@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_regressor_is_linear_in_the_parameters(name):
     model, s, y = routes.case(name)
     parameters = np.asarray(dx.inertial_parameters(model)).reshape(-1)
@@ -199,7 +201,7 @@ def test_kinematics(name):
 
 
 @pytest.mark.spec("RBDA-9.5-MOM", "RBDA-2.12-MOM")
-@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_momenta(name):
     model, s, _ = routes.case(name)
     m = routes.moving(name)

@@ -1,0 +1,187 @@
+"""How forward dynamics is differentiated: `grad`, `jvp`, `jacfwd`, `jacrev` and `hessian` all come here.
+
+The acceleration `a(P, q, v, tau)` of a model with leaves `P` solves `tau = ID(P, q, v, a)`, so its tangent solves
+
+    M da = dtau - dID/dq dq - dID/dv dv - dID/dP dP      at the `a` found.
+
+The right side is the closed form of `_tangent`, the solution the factor of the mass matrix that forward dynamics has
+made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)` themselves, it is one
+`custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch axes last), and a second
+derivative differentiates the system as it is written, the plain linearisation of inverse dynamics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from dynax.algorithms._articulated import Gains, RootInertia, Slots
+from dynax.algorithms._batching import along_moving, trailing
+from dynax.algorithms._factor import Factor, solve
+from dynax.algorithms._forward_derivatives import linearized
+from dynax.algorithms._layout import layout
+from dynax.algorithms._rnea import rnea
+from dynax.algorithms._tangent import Tangent, apply, tangent
+from dynax.model import Model
+from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.spatial import Mat3
+
+# Sums over the ancestor relation are products with a matrix; beyond this many freedoms the recursion's own derivative
+# costs less.
+MOST_FREEDOMS = 160
+
+
+class Residuals(NamedTuple):
+    """What the tangent needs of one state: arrays alone, all with the full batch."""
+
+    tangent: Tangent
+    root_rotation: Mat3
+    slots: Slots
+    gains: Gains
+    roots: RootInertia
+
+
+def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
+    """The acceleration and what its tangent needs, for trailing batch axes."""
+    a, rows, factor = linearized(model, q, v, tau, external)
+    found = Residuals(tangent(model, rows, q, v), *factor[1:])
+    batch = q.shape[1:]
+
+    def full(leaf: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
+
+    return a, jax.tree.map(full, found)
+
+
+def closed_form(model: Model) -> bool:
+    """Whether the rule serves this model."""
+    topology = model.topology
+    return topology.nv <= MOST_FREEDOMS and all(joint.holonomic for joint in topology.joints)
+
+
+def differentiable(core: Callable) -> Callable:
+    """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
+    value, prepared = trailing(core), trailing(residuals)
+
+    @jax.custom_jvp
+    def function(model: Model, *state: Any) -> jax.Array:
+        return value(model, *state)
+
+    @jax.custom_jvp
+    def function_and_residuals(model: Model, *state: Any) -> tuple[jax.Array, Residuals]:
+        return prepared(model, *state)
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        if not closed_form(primals[0]):
+            return along_moving(core, primals, tangents)
+        a, found = function_and_residuals(*primals)
+        return a, _tangent_of(primals, tangents, a, found)
+
+    def rule_with_residuals(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        a, found = function_and_residuals(*primals)
+        return (a, found), (_tangent_of(primals, tangents, a, found), jax.tree.map(jnp.zeros_like, found))
+
+    function.defjvp(rule, symbolic_zeros=True)
+    function_and_residuals.defjvp(rule_with_residuals, symbolic_zeros=True)
+    return jax.jit(lambda *args: function(*args))
+
+
+class Point(NamedTuple):
+    """Where inverse dynamics is differentiated, and the leaves of `(model, external)` that move."""
+
+    q: jax.Array
+    v: jax.Array
+    a: jax.Array
+    leaves: tuple
+
+
+class Change(NamedTuple):
+    """The unknowns of the linear system: changes of what moves in `Point`, and `da` or `dtau`."""
+
+    leaves: tuple
+    q: jax.Array | None
+    """In the tangent space."""
+    v: jax.Array | None
+    last: jax.Array
+
+
+def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals) -> jax.Array:
+    """The tangent of the acceleration."""
+    model, q, v, _, external = primals
+    dmodel, dq, dv, dtau, dexternal = tangents
+    constants, structure = jax.tree.flatten((model, external))
+    rates = jax.tree.leaves((dmodel, dexternal), is_leaf=_is_zero)
+    moving = tuple(k for k, rate in enumerate(rates) if not _is_zero(rate))
+    at = Point(q, v, a, tuple(constants[k] for k in moving))
+
+    def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
+        current = list(constants)
+        for k, leaf in zip(moving, leaves, strict=True):
+            current[k] = leaf
+        model, external = jax.tree.unflatten(structure, current)
+        return rnea(model, q, v, a, external)
+
+    def system(x: Change) -> Change:
+        dq = jnp.zeros_like(q) if x.q is None else rate_rows(model, q, x.q)
+        dv = jnp.zeros_like(v) if x.v is None else x.v
+        last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
+        return x._replace(last=last)
+
+    def factor(found: Residuals) -> Factor:
+        return Factor(layout(model.topology), *found[1:])
+
+    def forward(known: tuple, at: Point, b: Change) -> jax.Array:
+        found, constants = known
+        right = b.last - apply(model, found.tangent, b.q, b.v)
+        if moving:
+            by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
+            right = right - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
+        return solve(factor(found), right[:, None])[:, 0]
+
+    def backward(known: tuple, at: Point, c: Change) -> Change:
+        found, constants = known
+        force = solve(factor(found), c.last[:, None])[:, 0]
+        moved = [x for x in (c.q, c.v) if x is not None]
+        bars = iter(())
+        if moved:
+            along = jax.linear_transpose(partial(_apply_moving, model, found.tangent, c), *moved)
+            bars = iter(along(force))
+        bar_q, bar_v = (None if x is None else x - next(bars) for x in (c.q, c.v))
+        leaves = c.leaves
+        if moving:
+            by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
+            (bar,) = jax.vjp(by_leaves, at.leaves)[1](force)
+            leaves = jax.tree.map(jnp.subtract, c.leaves, bar)
+        return Change(leaves, bar_q, bar_v, force)
+
+    known = found, constants
+    there, back = trailing(forward), trailing(backward)
+    leaves = tuple(rates[k] for k in moving)
+    dq = None if _is_zero(dq) else tangent_rows(model, q, dq)
+    dv = None if _is_zero(dv) else dv
+    if _is_zero(dtau):
+        # The transpose of a linear solve wants every right side to depend on what is transposed: a zero that does.
+        dtau = jnp.zeros_like(v) + sum(0.0 * jnp.sum(x) for x in jax.tree.leaves((leaves, dq, dv)))
+    right = Change(leaves, dq, dv, dtau)
+    return lax.custom_linear_solve(
+        system,
+        right,
+        lambda _, b: b._replace(last=there(known, at, b)),
+        lambda _, c: back(known, at, c),
+    ).last
+
+
+def _apply_moving(model: Model, tangent: Tangent, like: Change, *moved: jax.Array) -> jax.Array:
+    """`apply` as a function of those of `dq` and `dv` that `like` has."""
+    values = iter(moved)
+    return apply(model, tangent, *(None if x is None else next(values) for x in (like.q, like.v)))
+
+
+def _is_zero(x: Any) -> bool:
+    return isinstance(x, SymbolicZero)
