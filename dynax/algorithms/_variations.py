@@ -19,7 +19,6 @@ import numpy as np
 
 from dynax.algorithms._setup import Setup, lift
 from dynax.model import Model
-from dynax.model.configuration import difference_rows, rate_rows
 from dynax.spatial import Force, Mat3, Motion
 from dynax.sweep import take_rows
 
@@ -47,40 +46,46 @@ def variations(model: Model, s: Setup, v: jax.Array, a: jax.Array, rotation: Mat
     if not joints:
         return None
     own = force.rotate_back(rotation)
-    parameters, clock = (
-        lift(model.joint_parameters, 1, len(s.batch), s.dtype),
-        lift(model.time, 0, len(s.batch), s.dtype),
-    )
+    parameters, time = (lift(x, n, len(s.batch), s.dtype) for x, n in ((model.joint_parameters, 1), (model.time, 0)))
     motions, products = [], []
     for kind, bodies in joints:
+        start = topology.v_start[bodies]
         q = tuple(s.q[topology.q_start[bodies] + k] for k in range(kind.nq))
-        rates, ups = (tuple(x[topology.v_start[bodies] + k] for k in range(kind.nv)) for x in (v, a))
+        rates, ups = (tuple(x[start + k] for k in range(kind.nv)) for x in (v, a))
         constants = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
-        time = jnp.broadcast_to(clock, q[0].shape)
+        clock = jnp.broadcast_to(time, q[0].shape)
 
-        def local(q, rates, kind=kind, ups=ups, constants=constants, time=time):
-            motion = kind.motion(q, rates, constants, time)
+        def local(q, rates, kind=kind, ups=ups, constants=constants, clock=clock):
+            motion = kind.motion(q, rates, constants, clock)
             bias = Motion.zero() if motion.bias is None else motion.bias
             acceleration = sum((c * up for c, up in zip(motion.columns, ups, strict=True)), bias)
             results = motion.velocity, acceleration, bias, motion.columns
             # Constant entries are Python numbers, which a derivative cannot see.
             return jax.tree.map(partial(jnp.add, jnp.zeros_like(q[0])), results)
 
-        still = tuple(jnp.zeros_like(x) for x in q), tuple(jnp.zeros_like(x) for x in rates)
-        for k in range(kind.nv):
-            unit = tuple(x + float(i == k) for i, x in enumerate(still[1]))
-            at = topology.v_start[bodies] + k
-            along_q = jax.jvp(local, (q, rates), (kind.rate(q, unit, constants), still[1]))[1]
-            along_v = jax.jvp(local, (q, rates), (still[0], unit))[1]
-            motions.append((at, (along_q[0], along_q[1], along_v[2])))
-            for i, column in enumerate(along_q[3]):
-                row = topology.v_start[bodies] + i
-                products.append((row, k, column.dot(jax.tree.map(lambda x, row=row: x[row], own))))
+        def along(unit, kind=kind, local=local, q=q, rates=rates, constants=constants):
+            by_q = jax.jvp(lambda q: local(q, rates), (q,), (kind.rate(q, unit, constants),))[1]
+            by_v = jax.jvp(lambda rates: local(q, rates)[2], (rates,), (unit,))[1]
+            return by_q, by_v
+
+        (velocity, acceleration, _, columns), bias = jax.vmap(along)(units(rates))
+        rows = start + np.arange(kind.nv)[:, None]
+        motions.append((rows.reshape(-1), jax.tree.map(_flat, (velocity, acceleration, bias))))
+        for i, column in enumerate(columns):
+            products.append((start + i, column.dot(jax.tree.map(lambda x, rows=start + i: x[rows], own))))
     e, g, beta = _in_order(motions, topology.nv)
-    width = most_freedoms(model)
-    block = _in_order([(row * width + k, x) for row, k, x in products], topology.nv * width)
     e, g, beta = (x.rotate(rotation) for x in (e, g, beta))
-    return Variations(e, g, beta, block.reshape(topology.nv, width, *s.batch))
+    return Variations(e, g, beta, _block(model, products))
+
+
+def units(like: tuple) -> tuple:
+    """The unit vectors of a joint's velocity, on a new leading axis."""
+    eye = np.eye(len(like))
+    return tuple(jnp.stack([jnp.full_like(x, eye[i, k]) for i in range(len(like))]) for k, x in enumerate(like))
+
+
+def _flat(x: jax.Array) -> jax.Array:
+    return x.reshape(-1, *x.shape[2:])
 
 
 def _in_order(parts: list, count: int):
@@ -91,22 +96,36 @@ def _in_order(parts: list, count: int):
     return take_rows(jax.tree.map(lambda *x: jnp.concatenate(x), *(tree for _, tree in parts)), where)
 
 
-def most_freedoms(model: Model) -> int:
-    """The freedoms of the joint that has most."""
-    return max((joint.nv for joint in model.topology.joints), default=0)
+def _block(model: Model, parts: list[tuple[np.ndarray, jax.Array]]) -> jax.Array:
+    """`(nv, k, *batch)` from groups of rows, each with its `(k, rows, *batch)`; `k` is that of the largest joint."""
+    nv, width = model.nv, max(joint.nv for joint in model.topology.joints)
+    entries = [((rows * width + np.arange(len(x))[:, None]).reshape(-1), _flat(x)) for rows, x in parts]
+    return _in_order(entries, nv * width).reshape(nv, width, *parts[0][1].shape[2:])
 
 
 def spring_variations(model: Model, q: jax.Array) -> jax.Array:
     """The rates of the spring forces along each joint's own freedoms, shape `(nv, k, *batch)` as in `Variations`."""
-    topology, reference = model.topology, lift(model.spring_reference, 1, q.ndim - 1, q.dtype) + jnp.zeros_like(q)
-    stiffness = lift(model.stiffness, 1, q.ndim - 1, q.dtype)
-    column = np.arange(topology.nv) - topology.v_start[:-1][topology.body_of_velocity]
-    rates = []
-    for k in range(most_freedoms(model)):
-        seed = jnp.asarray(column == k, q.dtype).reshape((-1,) + (1,) * (q.ndim - 1)) + jnp.zeros(q.shape[1:], q.dtype)
-        rate = rate_rows(model, q, seed)
-        rates.append(stiffness * jax.jvp(lambda q: difference_rows(model, reference, q), (q,), (rate,))[1])
-    return jnp.stack(rates, axis=1)
+    topology, batch_ndim = model.topology, q.ndim - 1
+    reference = lift(model.spring_reference, 1, batch_ndim, q.dtype) + jnp.zeros_like(q)
+    stiffness = lift(model.stiffness, 1, batch_ndim, q.dtype)
+    parameters = lift(model.joint_parameters, 1, batch_ndim, q.dtype)
+    parts = []
+    for kind, bodies in topology.groups.items():
+        start = topology.v_start[bodies]
+        here, rest = (tuple(x[topology.q_start[bodies] + k] for k in range(kind.nq)) for x in (q, reference))
+        if kind.screw is not None:
+            parts.append((start, (stiffness[start] + jnp.zeros_like(here[0]))[None]))
+        elif kind.nv:
+            constants = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+
+            def along(unit, kind=kind, here=here, rest=rest, constants=constants):
+                rate = kind.rate(here, unit, constants)
+                return jax.jvp(lambda q: kind.difference(rest, q), (here,), (rate,))[1]
+
+            like = (jnp.zeros_like(here[0]),) * kind.nv
+            for i, rate in enumerate(jax.vmap(along)(units(like))):
+                parts.append((start + i, stiffness[start + i] * rate))
+    return _block(model, parts)
 
 
 def within_joints(model: Model, block: jax.Array) -> jax.Array:
