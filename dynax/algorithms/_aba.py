@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 
 from dynax.algorithms._articulated import eliminate, slot_rows
+from dynax.algorithms._associative import aba_associative
 from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._rule import differentiable
@@ -13,19 +16,25 @@ from dynax.model import Model
 from dynax.model.checks import as_state
 
 
-def aba(model: Model, q, v, tau, external=None) -> jax.Array:
+def aba(model: Model, q, v, tau, external=None, execution: str = "levels") -> jax.Array:
     """Accelerations for trailing batch axes."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, execution)
     kin = kinematics(model, s, v, accelerations=True, gravity=True)
     inertias = world_inertias(s, kin)
     forces = net_forces(s, kin, inertias, external)
     return eliminate(model, s, slot_rows(model, s, kin), inertias, forces, tau - passive_force(model, q, v)).a
 
 
-_aba = differentiable(aba)
+# How the walks run. Levels are the fastest for a batch on every robot but those of a few long limbs, where segments
+# gain a tenth and take twice as long to compile; log depth is for single long chains on an accelerator.
+EXECUTIONS = {
+    "levels": differentiable(aba),
+    "segments": differentiable(partial(aba, execution="segments")),
+    "associative": differentiable(aba_associative),
+}
 
 
-def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
+def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str = "levels") -> jax.Array:
     """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
 
     Solves `M(q) a + bias(q, v, external) = tau` without forming `M`; Featherstone (2008), section 7.3, one motion
@@ -37,8 +46,12 @@ def forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
     - `v`, `tau`: velocity [m/s, rad/s] and joint force [N, N m], shape `(nv,)`.
     - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
       N].
+    - `execution`: how the recursion runs, the same result by each: `"levels"` of the tree at once, unbranched
+      `"segments"` one after another, or in logarithmic depth (`"associative"`) for a robot that is one chain.
 
     **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
     armature, which `model.report` names.
     """
-    return _aba(model, *as_state(model, q=q, v=v, tau=tau, external=external))
+    if execution not in EXECUTIONS:
+        raise ValueError(f"unknown execution {execution!r}: choose one of {', '.join(EXECUTIONS)}")
+    return EXECUTIONS[execution](model, *as_state(model, q=q, v=v, tau=tau, external=external))

@@ -7,10 +7,13 @@ to the origin of the tree and the products are matrix products; that costs a dig
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dynax.algorithms._batching import batch_last
@@ -38,54 +41,109 @@ class InverseDynamicsDerivatives(NamedTuple):
     """The mass matrix."""
 
 
-def rigid_jacobians(model: Model, rows: Linearization, *, mass: bool = True) -> tuple[jax.Array, ...]:
-    """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`."""
-    products = _elementwise if model.nv <= ELEMENTWISE else _matrices
-    return products(model, rows, mass=mass)
-
-
-def _elementwise(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
+def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
+    """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few freedoms."""
     at = x.position
 
     def matrix(below: jax.Array, above: jax.Array | None = None) -> jax.Array:
         return on_support(model, below, None if above is None else jnp.swapaxes(above, 0, 1))
 
-    along_q = matrix(pair(x.w, x.psi, at, at) + pair(x.u, x.psi_rate, at, at), pair(x.t, x.s, at, at))
-    along_v = matrix(pair(x.w, x.s, at, at) + pair(x.u, x.phi, at, at), pair(x.v, x.s, at, at))
-    return (along_q, along_v, matrix(pair(x.u, x.s, at, at))) if mass else (along_q, along_v)
+    return (
+        matrix(pair(x.w, x.psi, at, at) + pair(x.u, x.psi_rate, at, at), pair(x.t, x.s, at, at)),
+        matrix(pair(x.w, x.s, at, at) + pair(x.u, x.phi, at, at), pair(x.v, x.s, at, at)),
+        matrix(pair(x.u, x.s, at, at)),
+    )
 
 
-def _matrices(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
-    at, back = x.position, -x.position
+class AtOrigin(NamedTuple):
+    """The rows taken to the origin of the tree, where motions and forces simply add up: components on axis 0."""
+
+    carried: jax.Array
+    """`(W; U)`, shape `(9, nv, *batch)`: what is paired with sums over the carrying joints."""
+    along_q: jax.Array
+    """`(Psi' angular; Psi'')`"""
+    along_v: jax.Array
+    """`(S angular; Phi)`"""
+    column: jax.Array
+    """`S`, shape `(6, nv, *batch)`: what is paired with sums over the carried joints."""
+    force_q: jax.Array
+    """`T`"""
+    force_v: jax.Array
+    """`V`"""
+
+
+def at_origin(x: Linearization) -> AtOrigin:
+    """The rows of a linearisation, moved."""
+    back = -x.position
 
     def motion(m: Motion) -> list:
         m = m.shift(back)
         return [m.angular.x, m.angular.y, m.angular.z, m.linear.x, m.linear.y, m.linear.z]
 
     def force(f: Force) -> list:
-        f = f.shift_to_parent(at)
+        f = f.shift_to_parent(x.position)
         return [f.angular.x, f.angular.y, f.angular.z, f.linear.x, f.linear.y, f.linear.z]
 
     def couple(c: Motion | Force) -> list:
         return [c.angular.x, c.angular.y, c.angular.z]
 
-    s, u = motion(x.s), force(x.u)
-    left = couple(x.w) + u
-    below = [couple(x.psi) + motion(x.psi_rate), couple(x.s) + motion(x.phi)]
-    above = [force(x.t), force(x.v)]
-    matrices = [on_support(model, _product(left, b), _product(s, c)) for b, c in zip(below, above, strict=True)]
-    if mass:
-        matrices.append(on_support(model, _product(u, s)))
-    return tuple(matrices)
+    w, psi, s_phi, s, t, v = (
+        jnp.stack(jnp.broadcast_arrays(*part))
+        for part in (
+            couple(x.w) + force(x.u),
+            couple(x.psi) + motion(x.psi_rate),
+            couple(x.s) + motion(x.phi),
+            motion(x.s),
+            force(x.t),
+            force(x.v),
+        )
+    )
+    return AtOrigin(w, psi, s_phi, s, t, v)
 
 
-def _product(left: list, right: list) -> jax.Array:
-    """`sum_k left_k[i] right_k[j]`, shape `(n, n, *batch)`; the batch leads inside, as the library's products want."""
-    a, b = (jnp.stack(jnp.broadcast_arrays(*x)) for x in (left, right))
-    flat = (a.shape[0], a.shape[1], -1)
-    a, b = a.reshape(flat), b.reshape(flat)
-    product = lax.dot_general(a, b, (((0,), (0,)), ((2,), (2,))), precision=lax.Precision.HIGHEST)
-    return jnp.moveaxis(product, 0, -1).reshape(product.shape[1:] + left[0].shape[1:])
+def rigid_jacobians_by_products(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
+    """The same for many freedoms, the batch leading and flat: each `(batch, nv, nv)`."""
+    rows = jax.tree.map(batch_leading, materialized(at_origin, x._replace(joint=None)))
+    mask = jnp.asarray(model.topology.velocity_support)
+
+    def matrix(below: jax.Array, above: jax.Array) -> jax.Array:
+        return jnp.where(mask, below, jnp.where(mask.T, above, jnp.zeros((), below.dtype)))
+
+    along_q = matrix(_product(rows.carried, rows.along_q), _product(rows.column, rows.force_q))
+    along_v = matrix(_product(rows.carried, rows.along_v), _product(rows.column, rows.force_v))
+    if not mass:
+        return along_q, along_v
+    upper = _product(rows.carried[:, 3:], rows.column)
+    return along_q, along_v, matrix(upper, jnp.swapaxes(upper, 1, 2))
+
+
+def materialized(function: Callable, x: Linearization) -> AtOrigin:
+    """`function(x)` in a loop over two halves of the rows.
+
+    A loop is the only border over which XLA on a CPU does not pull formulas into the products that use them, where they
+    would be computed once for every partner, or read across the batch.
+    """
+    n = jax.tree.leaves(x)[0].shape[0]
+    half = -(-n // 2)
+    index = np.minimum(np.arange(2 * half), n - 1)
+    halves = jax.tree.map(lambda a: a[index].reshape(2, half, *a.shape[1:]), x)
+    result = lax.map(function, halves)
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:])[:, :n], result)
+
+
+def batch_leading(a: jax.Array) -> jax.Array:
+    """`(batch, m, n)` from `(m, n, *batch)`, as the library's products want it."""
+    return jnp.moveaxis(a.reshape(*a.shape[:2], -1), -1, 0)
+
+
+def batch_trailing(a: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """The inverse of `batch_leading`."""
+    return jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:], *batch)
+
+
+def _product(left: jax.Array, right: jax.Array) -> jax.Array:
+    """`sum_k left[k, i] right[k, j]` for every member of the batch."""
+    return jnp.matmul(jnp.swapaxes(left, 1, 2), right, precision=lax.Precision.HIGHEST)
 
 
 def joint_block(model: Model, rows: Linearization, q: jax.Array) -> jax.Array:
@@ -101,6 +159,26 @@ def joint_slope(model: Model, v: jax.Array) -> jax.Array:
     return per_velocity(model.damping, v) + friction
 
 
+def jacobians(
+    model: Model, rows: Linearization, q, v, *, mass: bool = True
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The Jacobians from the rows, joints and all, each `(batch, nv, nv)` if there are many freedoms."""
+    block, slope, armature = joint_block(model, rows, q), joint_slope(model, v), per_velocity(model.armature, v)
+    if model.nv <= ELEMENTWISE:
+        along_q, along_v, inertia = rigid_jacobians(model, rows)
+        along_q, along_v = along_q + within_joints(model, block), along_v + diagonal(slope)
+        return along_q, along_v, inertia + diagonal(armature)
+    along_q, along_v, *inertia = rigid_jacobians_by_products(model, rows, mass=mass)
+    # The same additions where the batch leads.
+    along_q = along_q + jax.vmap(partial(within_joints, model))(batch_leading(block))
+    eye = jnp.eye(model.nv, dtype=v.dtype)
+    slope, armature = (
+        jnp.moveaxis(jnp.broadcast_to(x, v.shape).reshape(model.nv, -1), -1, 0) for x in (slope, armature)
+    )
+    along_v = along_v + slope[:, :, None] * eye
+    return along_q, along_v, (inertia[0] + armature[:, :, None] * eye) if mass else None
+
+
 def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDerivatives:
     """The Jacobians for trailing batch axes."""
     s = setup(model, q, v)
@@ -108,20 +186,10 @@ def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDer
     rows = linearize(model, s, kin, world_inertias(s, kin), v, a, external)
     along_q, along_v, mass = jacobians(model, rows, q, v)
     assert mass is not None
-    return InverseDynamicsDerivatives(along_q, along_v, mass)
-
-
-def jacobians(
-    model: Model, rows: Linearization, q, v, *, mass: bool = True
-) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """The Jacobians from the rows, joints and all."""
-    along_q, along_v, *inertia = rigid_jacobians(model, rows, mass=mass)
-    along_q = along_q + within_joints(model, joint_block(model, rows, q))
-    along_v = along_v + diagonal(joint_slope(model, v))
-    if not mass:
-        return along_q, along_v, None
-    armature = per_velocity(model.armature, jnp.zeros_like(v))
-    return along_q, along_v, inertia[0] + diagonal(armature)
+    found = InverseDynamicsDerivatives(along_q, along_v, mass)
+    if model.nv <= ELEMENTWISE:
+        return found
+    return InverseDynamicsDerivatives(*(batch_trailing(x, q.shape[1:]) for x in found))
 
 
 _rnea_derivatives = batch_last(rnea_derivatives)

@@ -18,28 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.algorithms._derivatives import joint_block, joint_slope
+from dynax.algorithms._derivatives import AtOrigin, at_origin, joint_block, joint_slope
 from dynax.algorithms._linearize import Linearization
 from dynax.model import Model
-from dynax.spatial import Force, Motion
 from dynax.sweep import take_rows
 
 
 class Tangent(NamedTuple):
-    """The map, as arrays with the freedoms on axis 1 and then the batch, components on axis 0."""
+    """The map at one state."""
 
-    carried: jax.Array
-    """`(W; U)`, shape `(9, nv, *batch)`: what is paired with sums over the carrying joints."""
-    along_q: jax.Array
-    """`(Psi' angular; Psi'')`"""
-    along_v: jax.Array
-    """`(S angular; Phi)`"""
-    column: jax.Array
-    """`S`, shape `(6, nv, *batch)`: what is paired with sums over the carried joints."""
-    force_q: jax.Array
-    """`T`"""
-    force_v: jax.Array
-    """`V`"""
+    rows: AtOrigin
     block: jax.Array
     """What joints add by themselves along `q`, shape `(nv, k, *batch)`."""
     slope: jax.Array
@@ -47,39 +35,22 @@ class Tangent(NamedTuple):
 
 
 def tangent(model: Model, x: Linearization, q: jax.Array, v: jax.Array) -> Tangent:
-    """The map at one state."""
-    at, back = x.position, -x.position
-
-    def motion(m: Motion) -> list:
-        m = m.shift(back)
-        return [m.angular.x, m.angular.y, m.angular.z, m.linear.x, m.linear.y, m.linear.z]
-
-    def force(f: Force) -> list:
-        f = f.shift_to_parent(at)
-        return [f.angular.x, f.angular.y, f.angular.z, f.linear.x, f.linear.y, f.linear.z]
-
-    def couple(c: Motion | Force) -> list:
-        return [c.angular.x, c.angular.y, c.angular.z]
-
-    parts = (
-        couple(x.w) + force(x.u), couple(x.psi) + motion(x.psi_rate), couple(x.s) + motion(x.phi),
-        motion(x.s), force(x.t), force(x.v),
-    )  # fmt: skip
-    w, psi, s_phi, column, t, force_v = (jnp.stack([jnp.broadcast_to(a, v.shape) for a in part]) for part in parts)
-    return Tangent(w, psi, s_phi, column, t, force_v, joint_block(model, x, q), joint_slope(model, v))
+    """The map from the rows."""
+    return Tangent(at_origin(x), joint_block(model, x, q), joint_slope(model, v))
 
 
 def apply(model: Model, x: Tangent, dq: jax.Array | None, dv: jax.Array | None) -> jax.Array:
     """`dtau` for a tangent `dq` and `dv`, each of shape `(nv, *batch)`; `None` for zero."""
     topology = model.topology
     carrying = topology.velocity_support
-    parts = [(x.along_q, x.force_q, dq), (x.along_v, x.force_v, dv)]
+    rows = x.rows
+    parts = [(rows.along_q, rows.force_q, dq), (rows.along_v, rows.force_v, dv)]
     moving = [(along, force, d) for along, force, d in parts if d is not None]
     total = jnp.zeros_like(x.slope)
     if moving:
         outward = _over(carrying, reduce(jnp.add, (along * d for along, _, d in moving)))
         inward = _over(carrying.T & ~carrying, reduce(jnp.add, (force * d for _, force, d in moving)))
-        total = dot(x.carried, outward) + dot(x.column, inward)
+        total = dot(rows.carried, outward) + dot(rows.column, inward)
     if dv is not None:
         total = total + x.slope * dv
     if dq is not None:

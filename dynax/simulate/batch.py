@@ -1,4 +1,4 @@
-"""Batches in tiles that fit the cache."""
+"""Batches in tiles that fit the cache, on one device or several."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.model import Model
 
@@ -15,7 +17,7 @@ from dynax.model import Model
 ROWS_PER_TILE = 4096
 
 
-def batch(fn: Callable, *, tile: int | None = None) -> Callable:
+def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
     """`jax.vmap(fn)` over the leading axis of all arrays, computed tile by tile; the same results.
 
     On a CPU whole-batch intermediates leave the cache from about a thousand samples on; a tile at a time they do not.
@@ -24,7 +26,10 @@ def batch(fn: Callable, *, tile: int | None = None) -> Callable:
 
     - `fn`: a function of arrays (and pytrees of them). A `Model` among the arguments is shared by the batch, unless its
       leaves have a leading batch axis of their own.
-    - `tile`: samples at a time; default from the size of the model on a CPU, the whole batch elsewhere.
+    - `tile`: samples at a time, on each device; default from the size of the model on a CPU, the whole batch elsewhere.
+    - `sharding`: how the batch axis lies on the devices, if on several; each then computes its own samples, and none
+      speaks to another. Default: what the arrays show. They show nothing under `jax.jit` if the axes of the mesh are of
+      type `Auto`: say it here.
 
     The last tile is filled up by repeating a sample, so that one program serves every tile; the surplus is dropped.
     """
@@ -34,27 +39,53 @@ def batch(fn: Callable, *, tile: int | None = None) -> Callable:
     @wraps(fn)
     def batched(*args: Any) -> Any:
         axes = tuple(None if isinstance(arg, Model) and arg.mass.ndim == 1 else 0 for arg in args)
-        mapped = jax.vmap(fn, in_axes=axes)
         moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
         sizes = {leaf.shape[0] for leaf in jax.tree.leaves(moving)}
         if len(sizes) != 1:
             raise ValueError(f"batch: the arrays have leading axes of different lengths: {sorted(sizes)}")
-        size = sizes.pop()
-        width = tile or default_tile(args, size)
-        if width >= size:
-            return mapped(*args)
-        count = -(-size // width)
-        index = jnp.minimum(jnp.arange(count * width), size - 1)
-        tiles = jax.tree.map(lambda a: jnp.asarray(a)[index].reshape(count, width, *a.shape[1:]), moving)
 
-        def one(part: list) -> Any:
-            rest = iter(part)
-            return mapped(*(next(rest) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
+        def tiled(*args: Any) -> Any:
+            return _tiled(jax.vmap(fn, in_axes=axes), axes, tile, args)
 
-        results = jax.lax.map(one, tiles)
-        return jax.tree.map(lambda a: a.reshape(count * width, *a.shape[2:])[:size], results)
+        placed = sharding or sharding_of(moving)
+        if placed is None:
+            return tiled(*args)
+        # Tiles of the whole batch would cut across the devices and move samples between them.
+        own, shared = PartitionSpec(placed.spec[0]), PartitionSpec()
+        specs = tuple(shared if axis is None else own for axis in axes)
+        # Carries of the walks start as constants, which the check of what varies over the devices would refuse.
+        return jax.shard_map(tiled, mesh=placed.mesh, in_specs=specs, out_specs=own, check_vma=False)(*args)
 
     return batched
+
+
+def _tiled(mapped: Callable, axes: tuple, tile: int | None, args: tuple) -> Any:
+    """`mapped(*args)` by tiles of the samples on this device."""
+    moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
+    size = jax.tree.leaves(moving)[0].shape[0]
+    width = tile or default_tile(args, size)
+    if width >= size:
+        return mapped(*args)
+    count = -(-size // width)
+    index = jnp.minimum(jnp.arange(count * width), size - 1)
+    tiles = jax.tree.map(lambda a: jnp.asarray(a)[index].reshape(count, width, *a.shape[1:]), moving)
+
+    def one(part: list) -> Any:
+        rest = iter(part)
+        return mapped(*(next(rest) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
+
+    results = jax.lax.map(one, tiles)
+    return jax.tree.map(lambda a: a.reshape(count * width, *a.shape[2:])[:size], results)
+
+
+def sharding_of(arrays: Any) -> NamedSharding | None:
+    """The sharding of the leading axis, of the first array that has one and shows it."""
+    for leaf in jax.tree.leaves(arrays):
+        hidden = isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array)
+        sharding = jax.typeof(leaf).sharding if hidden else leaf.sharding
+        if isinstance(sharding, NamedSharding) and sharding.spec and sharding.spec[0] is not None:
+            return sharding
+    return None
 
 
 def default_tile(args: tuple, size: int) -> int:

@@ -1,0 +1,120 @@
+"""A batch spread over eight devices: each computes its own samples and none speaks to another."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+(SNIPPET,) = (code for code in EXAMPLES if "Mesh" in code and "argv" not in code)
+
+# A fresh process, because the number of devices is fixed when JAX starts, and the other tests have one.
+SCRIPT = """
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import dynax as dx
+
+jax.config.update("jax_enable_x64", True)
+builder, hinge = dx.ModelBuilder(), dx.Revolute((0.0, 1.0, 0.0))
+rod = dx.SpatialInertia(1.0, (0.1, 0.0, 0.2), (0.1, 0.2, 0.15))
+builder.body("upper", joint=hinge, inertia=rod)
+builder.body("lower", parent="upper", joint=hinge, placement=dx.Transform(np.eye(3), (0.0, 0.0, 0.5)), inertia=rod)
+model = builder.build()
+over_batch = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+explicit = NamedSharding(jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Explicit,)), PartitionSpec("batch"))
+TALK = r"all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter|collective-broadcast"
+size, steps = 64, 3
+rng = np.random.default_rng(0)
+q, v, tau = rng.normal(size=(3, size, model.nv))
+forces = rng.normal(size=(size, steps, model.nv))
+
+def over(function, *args):
+    return jax.jit(jax.vmap(function, in_axes=(None, *(0 for _ in args))))(model, *args)
+
+def same(expected, found, text=""):
+    expected, found = jax.tree.leaves(expected), jax.tree.leaves(found)
+    return {
+        "error": max(float(np.abs(np.asarray(a) - b).max() / np.abs(b).max()) for a, b in zip(found, expected)),
+        "axes": [str(y.sharding.spec[0]) for y in found],
+        "talk": re.findall(TALK, text),
+    }
+
+def compare(function, expected, args, sharding=over_batch):
+    args = jax.device_put(args, sharding)
+    compiled = jax.jit(function).lower(model, *args).compile()
+    everywhere = jax.device_put(model, NamedSharding(sharding.mesh, PartitionSpec()))
+    return same(expected, compiled(everywhere, *args), compiled.as_text())
+
+def rollout(model, q, v, forces):
+    path = dx.rollout(model, q, v, forces, 0.01)
+    return path.q, path.v
+
+fd, state = dx.forward_dynamics, (q, v, tau)
+tiled = dx.batch(fd, tile=3)  # 8 samples on each device: the last of three tiles is not full
+told = dx.batch(fd, tile=3, sharding=over_batch)
+expected = over(fd, *state)
+results = {
+    "vmap": compare(jax.vmap(fd, in_axes=(None, 0, 0, 0)), expected, state),
+    "batch": compare(told, expected, state),
+    "batch, axes in the types": compare(tiled, expected, state, explicit),
+    "batch, outside jit": same(expected, tiled(model, *jax.device_put(state, over_batch))),
+    "rollout": compare(jax.vmap(rollout, in_axes=(None, 0, 0, 0)), over(rollout, q, v, forces), (q, v, forces)),
+}
+
+def slope(**how):
+    energies = dx.batch(dx.potential_energy, tile=3, **how)
+    return np.asarray(jax.jit(jax.grad(lambda m: jnp.sum(energies(m, q) ** 2)))(model).mass)
+
+relative = float(np.abs(slope(sharding=over_batch) / slope() - 1.0).max())
+print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": relative}))
+"""
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> dict:
+    """What the script found; the example of the page runs after it in the same process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    # The optimiser is off, as in the other tests: it has no say in what devices tell each other.
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    folder = tmp_path_factory.mktemp("sharding")
+    shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
+    command = [sys.executable, "-W", "error", "-c", SCRIPT + SNIPPET]
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    first, shown = run.stdout.splitlines()
+    assert "PartitionSpec('batch'" in shown or "P('batch'" in shown
+    return json.loads(first)
+
+
+CASES = ("vmap", "batch", "batch, axes in the types", "batch, outside jit", "rollout")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_devices_compute_their_own_samples(sharded, case):
+    assert sharded["devices"] == 8
+    result = sharded["cases"][case]
+    assert result["error"] < 1e-15
+    assert result["axes"]
+    assert set(result["axes"]) == {"batch"}
+    assert result["talk"] == []
+
+
+def test_gradients_of_what_devices_share_are_summed(sharded):
+    """The one place where devices must speak: the model is common to all samples."""
+    assert sharded["gradient"] < 1e-12
