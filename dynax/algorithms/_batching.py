@@ -1,9 +1,12 @@
 """Plain `vmap` on the fast layout: batch axes last.
 
 Algorithms are written for trailing batch axes, which keep the innermost loops contiguous; `jax.vmap` puts the new axis
-first, which halves the speed. `batch_last` gives a function a batching rule of its own that moves the axis to the
-end and back, inside a differentiation rule that is the plain derivative, so every composition of `vmap`, `grad`, `jvp`,
-`jacfwd`, `jacrev` and `hessian` keeps working.
+first, which halves the speed. A function made here is a primitive of its own, whose batching rule moves the axis to
+the end and back and whose differentiation rule is the plain derivative, or one that is given. So every composition of
+`vmap`, `grad`, `jvp`, `jacfwd`, `jacrev` and `hessian` works, inside loops too.
+
+It is a primitive, and not `custom_vmap` in `custom_jvp`, because JAX inlines those in places (a scan's loop invariants
+in reverse mode) and then finds a batching rule which it cannot differentiate.
 """
 
 from __future__ import annotations
@@ -13,60 +16,98 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import jax
+import jax.core
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
-from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 Result = TypeVar("Result")
+Rule = Callable[[tuple, tuple], tuple[Any, Any]]
+"""`(primals, tangents) -> (value, tangent)`, where `is_zero` knows the tangents that are zero."""
 
 
-def trailing(core: Callable[..., Result]) -> Callable[..., Result]:
-    """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`; not differentiable.
+def trailing(core: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
+    """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
-    Arrays may be `None`. Results are arrays, or trees of them, with the batch axes last.
+    Arrays may be trees of them, or `None`. Results are arrays, or trees of them, with the batch axes last. `rule` is
+    the derivative, by default that of `core` itself.
     """
+    compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
 
-    @custom_vmap
-    def mapped(tree: Any, *arrays: Any) -> Any:
-        return core(tree, *arrays)
+    def differentiated(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        return along_moving(core, primals, tangents)
 
-    @mapped.def_vmap
-    def _rule(size: int, batched: Any, tree: Any, *arrays: Any) -> tuple[Any, Any]:
-        # Every leaf gets the axis, of length one where it is the same for all, so that a second `vmap` finds its place.
-        tree = jax.tree.map(
-            lambda leaf, moved: jnp.moveaxis(leaf, 0, -1) if moved else leaf[..., None], tree, batched[0]
-        )
-        last = [
-            jax.tree.map(lambda leaf, moved: _to_last(leaf, moved, size), array, moved)
-            for array, moved in zip(arrays, batched[1:], strict=True)
-        ]
-        result = jax.tree.map(lambda y: jnp.moveaxis(y, -1, 0), mapped(tree, *last))
-        return result, jax.tree.map(lambda _: True, result)
-
-    return mapped
+    function = _Batched(compiled, rule or differentiated)
+    return wraps(core)(lambda *args: function(*args))
 
 
 def batch_last(core: Callable[..., Result]) -> Callable[..., Result]:
-    """`core(model, *arrays)`, as `trailing` takes it, under `vmap` and with the plain derivative."""
-    mapped = trailing(core)
+    """`trailing`, compiled when it is called outside of `jit`."""
+    return jax.jit(trailing(core))
 
-    # Differentiation comes first and sees the plain code: a batching rule cannot be linearised.
-    @jax.custom_jvp
-    def function(model: Any, *arrays: Any) -> Any:
-        return mapped(model, *arrays)
 
-    def tangent(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-        return along_moving(core, primals, tangents)
+class _Batched:
+    """A function on trees as a call of the primitive on their leaves."""
 
-    function.defjvp(tangent, symbolic_zeros=True)
-    return jax.jit(wraps(core)(lambda *args: function(*args)))
+    def __init__(self, core: Callable, rule: Rule) -> None:
+        self.core, self.rule = core, rule
+
+    def __call__(self, *args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        results = jax.tree.structure(jax.eval_shape(self.core, *args))
+        found = _primitive.bind(*leaves, function=self, structure=structure)
+        return results.unflatten(found)
+
+    def on_leaves(self, structure: Any, leaves: Any) -> list:
+        return jax.tree.leaves(self.core(*structure.unflatten(leaves)))
+
+
+_primitive = Primitive("dynax_batch_last")
+_primitive.multiple_results = True
+
+
+@_primitive.def_impl
+def _evaluated(*leaves: jax.Array, function: _Batched, structure: Any) -> list:
+    return function.on_leaves(structure, leaves)
+
+
+@_primitive.def_abstract_eval
+def _shapes(*leaves: Any, function: _Batched, structure: Any) -> list:
+    found = jax.eval_shape(function.core, *structure.unflatten(leaves))
+    return [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.tree.leaves(found)]
+
+
+def _batched(leaves: tuple, axes: tuple, *, function: _Batched, structure: Any) -> tuple[list, list]:
+    size = next(leaf.shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None)
+    # Every leaf gets the axis, of length one where it is the same for all, so that a second `vmap` finds its place.
+    moved = [
+        leaf[..., None] if axis is None else jnp.moveaxis(leaf, axis, -1)
+        for leaf, axis in zip(leaves, axes, strict=True)
+    ]
+    tree, *arrays = structure.unflatten(moved)
+    arrays = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[:-1], size)), arrays)
+    found = _primitive.bind(*jax.tree.leaves((tree, *arrays)), function=function, structure=structure)
+    return found, [x.ndim - 1 for x in found]
+
+
+def _differentiated(leaves: tuple, rates: tuple, *, function: _Batched, structure: Any) -> tuple[list, list]:
+    value, rate = function.rule(structure.unflatten(leaves), structure.unflatten(rates))
+    return jax.tree.leaves(value), jax.tree.leaves(rate)
+
+
+batching.primitive_batchers[_primitive] = _batched
+ad.primitive_jvps[_primitive] = _differentiated
+mlir.register_lowering(
+    _primitive,
+    mlir.lower_fun(lambda *leaves, function, structure: function.on_leaves(structure, leaves), multiple_results=True),
+)
 
 
 def along_moving(core: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-    """`jax.jvp` with respect to the leaves whose tangents are not symbolic zeros."""
+    """`jax.jvp` with respect to the leaves whose tangents are not zeros."""
     leaves, structure = jax.tree.flatten(primals)
-    rates = jax.tree.leaves(tangents, is_leaf=lambda t: isinstance(t, SymbolicZero))
-    moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
+    rates = jax.tree.leaves(tangents, is_leaf=is_zero)
+    moving = [k for k, rate in enumerate(rates) if not is_zero(rate)]
 
     def of_moving(*values: jax.Array) -> Any:
         current = list(leaves)
@@ -77,7 +118,6 @@ def along_moving(core: Callable, primals: tuple, tangents: tuple) -> tuple[Any, 
     return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(rates[k] for k in moving))
 
 
-def _to_last(array: jax.Array, moved: bool, size: int) -> jax.Array:
-    if moved:
-        return jnp.moveaxis(array, 0, -1)
-    return jnp.broadcast_to(array[..., None], (*array.shape, size))
+def is_zero(tangent: Any) -> bool:
+    """Whether a tangent is the symbol for zero."""
+    return isinstance(tangent, ad.Zero)

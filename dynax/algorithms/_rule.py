@@ -7,22 +7,24 @@ The acceleration `a(P, q, v, tau)` of a model with leaves `P` solves `tau = ID(P
 The right side is the closed form of `_tangent`, the solution the factor of the mass matrix that forward dynamics has
 made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)` themselves, it is one
 `custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch axes last), and a second
-derivative differentiates the system as it is written, the plain linearisation of inverse dynamics.
+derivative differentiates the system as it is written, the plain linearisation of inverse dynamics. The unknowns are one
+array, since the transpose refuses a right side of which a part is known, as `dtau` is when only `q` moves.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from dynax.algorithms._articulated import Gains, RootInertia, Slots
-from dynax.algorithms._batching import along_moving, trailing
+from dynax.algorithms._batching import along_moving, is_zero, trailing
 from dynax.algorithms._factor import Factor, solve
 from dynax.algorithms._forward_derivatives import linearized
 from dynax.algorithms._layout import layout
@@ -51,12 +53,7 @@ def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
     """The acceleration and what its tangent needs, for trailing batch axes."""
     a, rows, factor = linearized(model, q, v, tau, external)
     found = Residuals(tangent(model, rows, q, v), *factor[1:])
-    batch = q.shape[1:]
-
-    def full(leaf: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
-
-    return a, jax.tree.map(full, found)
+    return a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
 
 
 def closed_form(model: Model) -> bool:
@@ -67,29 +64,19 @@ def closed_form(model: Model) -> bool:
 
 def differentiable(core: Callable) -> Callable:
     """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
-    value, prepared = trailing(core), trailing(residuals)
-
-    @jax.custom_jvp
-    def function(model: Model, *state: Any) -> jax.Array:
-        return value(model, *state)
-
-    @jax.custom_jvp
-    def function_and_residuals(model: Model, *state: Any) -> tuple[jax.Array, Residuals]:
-        return prepared(model, *state)
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         if not closed_form(primals[0]):
             return along_moving(core, primals, tangents)
-        a, found = function_and_residuals(*primals)
+        a, found = value_and_residuals(*primals)
         return a, _tangent_of(primals, tangents, a, found)
 
     def rule_with_residuals(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-        a, found = function_and_residuals(*primals)
+        a, found = value_and_residuals(*primals)
         return (a, found), (_tangent_of(primals, tangents, a, found), jax.tree.map(jnp.zeros_like, found))
 
-    function.defjvp(rule, symbolic_zeros=True)
-    function_and_residuals.defjvp(rule_with_residuals, symbolic_zeros=True)
-    return jax.jit(lambda *args: function(*args))
+    value_and_residuals = trailing(residuals, rule_with_residuals)
+    return jax.jit(trailing(core, rule))
 
 
 class Point(NamedTuple):
@@ -110,15 +97,31 @@ class Change(NamedTuple):
     v: jax.Array | None
     last: jax.Array
 
+    def packed(self) -> jax.Array:
+        """All in one array, shape `(size, *batch)`."""
+        batch = self.last.shape[1:]
+        rows = [part.reshape(-1, *batch).astype(self.last.dtype) for part in jax.tree.leaves(self)]
+        return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
+
+    def unpacked(self, rows: jax.Array) -> Change:
+        """What `packed` has packed, given one with or without the batch axes as the pattern."""
+        parts, structure = jax.tree.flatten(self)
+        shapes = [part.shape[: part.ndim - self.last.ndim + 1] for part in parts]
+        sizes = [math.prod(shape) for shape in shapes]
+        return structure.unflatten(
+            rows[end - size : end].reshape(*shape, *rows.shape[1:]).astype(part.dtype)
+            for part, shape, size, end in zip(parts, shapes, sizes, np.cumsum(sizes), strict=True)
+        )
+
 
 def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
     dmodel, dq, dv, dtau, dexternal = tangents
     constants, structure = jax.tree.flatten((model, external))
-    rates = jax.tree.leaves((dmodel, dexternal), is_leaf=_is_zero)
-    moving = tuple(k for k, rate in enumerate(rates) if not _is_zero(rate))
-    at = Point(q, v, a, tuple(constants[k] for k in moving))
+    rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
+    moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
+    at = Point(q, v, a, tuple(_full(constants[k], v.shape[1:]) for k in moving))
 
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         current = list(constants)
@@ -127,25 +130,28 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         model, external = jax.tree.unflatten(structure, current)
         return rnea(model, q, v, a, external)
 
-    def system(x: Change) -> Change:
+    def system(rows: jax.Array) -> jax.Array:
+        x = right.unpacked(rows)
         dq = jnp.zeros_like(q) if x.q is None else rate_rows(model, q, x.q)
         dv = jnp.zeros_like(v) if x.v is None else x.v
         last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
-        return x._replace(last=last)
+        return x._replace(last=last).packed()
 
     def factor(found: Residuals) -> Factor:
         return Factor(layout(model.topology), *found[1:])
 
-    def forward(known: tuple, at: Point, b: Change) -> jax.Array:
+    def forward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
         found, constants = known
-        right = b.last - apply(model, found.tangent, b.q, b.v)
+        b = right.unpacked(rows)
+        force = b.last - apply(model, found.tangent, b.q, b.v)
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
-            right = right - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return solve(factor(found), right[:, None])[:, 0]
+            force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
+        return b._replace(last=solve(factor(found), force[:, None])[:, 0]).packed()
 
-    def backward(known: tuple, at: Point, c: Change) -> Change:
+    def backward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
         found, constants = known
+        c = right.unpacked(rows)
         force = solve(factor(found), c.last[:, None])[:, 0]
         moved = [x for x in (c.q, c.v) if x is not None]
         bars = iter(())
@@ -158,30 +164,28 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             (bar,) = jax.vjp(by_leaves, at.leaves)[1](force)
             leaves = jax.tree.map(jnp.subtract, c.leaves, bar)
-        return Change(leaves, bar_q, bar_v, force)
+        return Change(leaves, bar_q, bar_v, force).packed()
 
     known = found, constants
+    right = Change(
+        leaves=tuple(_full(rates[k], v.shape[1:]) for k in moving),
+        q=None if is_zero(dq) else tangent_rows(model, q, dq),
+        v=None if is_zero(dv) else dv,
+        last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
+    )
     there, back = trailing(forward), trailing(backward)
-    leaves = tuple(rates[k] for k in moving)
-    dq = None if _is_zero(dq) else tangent_rows(model, q, dq)
-    dv = None if _is_zero(dv) else dv
-    if _is_zero(dtau):
-        # The transpose of a linear solve wants every right side to depend on what is transposed: a zero that does.
-        dtau = jnp.zeros_like(v) + sum(0.0 * jnp.sum(x) for x in jax.tree.leaves((leaves, dq, dv)))
-    right = Change(leaves, dq, dv, dtau)
-    return lax.custom_linear_solve(
-        system,
-        right,
-        lambda _, b: b._replace(last=there(known, at, b)),
-        lambda _, c: back(known, at, c),
-    ).last
+    solution = lax.custom_linear_solve(
+        system, right.packed(), lambda _, b: there(known, at, b), lambda _, c: back(known, at, c)
+    )
+    return right.unpacked(solution).last
+
+
+def _full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """With batch axes of their whole lengths: those of what is the same for all have length one."""
+    return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
 
 
 def _apply_moving(model: Model, tangent: Tangent, like: Change, *moved: jax.Array) -> jax.Array:
     """`apply` as a function of those of `dq` and `dv` that `like` has."""
     values = iter(moved)
     return apply(model, tangent, *(None if x is None else next(values) for x in (like.q, like.v)))
-
-
-def _is_zero(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)
