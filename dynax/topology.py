@@ -157,6 +157,12 @@ class Topology:
         return self.support[np.ix_(self.body_of_velocity, self.body_of_velocity)]
 
     @cached_property
+    def first_of_tree(self) -> np.ndarray:
+        """For each velocity coordinate the first one of its tree, shape `(nv,)`."""
+        root = np.argmax(self.support, axis=1)[self.body_of_velocity]  # the first body that carries it
+        return np.array([int(np.argmax(root == r)) for r in root], dtype=int)
+
+    @cached_property
     def expanded_parents(self) -> np.ndarray:
         """The parent array `lambda'` of table 6.4: the tree in which each velocity coordinate is a body of its own.
 

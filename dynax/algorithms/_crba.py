@@ -1,9 +1,10 @@
 """The mass matrix from composite inertias (Featherstone 2008, section 6.2; Jain, CRB-ALG).
 
-    inward    I_i^c = I_i + sum over children of phi I_j^c phi*
-    pairs     M_ij = (I_i^c s_i) . s_j    for body j carrying (or being) body i, both about the joint of j
+    inward    I_i^c = I_i + sum over children of phi I_j^c phi*      f_i = I_i^c s_i
+    pairs     M_ij = f_i . s_j            for body j carrying (or being) body i, both about the joint of j
 
-The pairs are one masked elementwise product over all freedoms: no walk, no gather, exact zeros off the support.
+The pairs are one masked product over all freedoms, with all rows taken to a joint at the base of their tree: no walk,
+no gather, exact zeros off the support.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import carried_sums, per_velocity, world_inertias
 from dynax.algorithms._kinematics import columns, kinematics
 from dynax.algorithms._layout import Parts
+from dynax.algorithms._products import batch_leading, batch_trailing, components, in_tree, materialized, product
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Force, Motion, Vec3
+from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 
 
@@ -35,12 +38,17 @@ def freedoms(model: Model, s: Setup, kin: Parts) -> Freedoms:
     """All motion columns in the order of `v`; positions relative to the tree's free root."""
     slot = columns(model, s, kin.rows.rotation).motion()
     at_slot = s.layout.to_slots(kin.rows.position, s.layout.slot_body)
+    root = root_columns(s)
+    return in_velocity_order(s, Freedoms(root, Vec3.zero(root.angular.x)), Freedoms(slot, at_slot))
+
+
+def root_columns(s: Setup) -> Motion:
+    """The six columns of each free root, its own axes in the world, leading axis `6 k`."""
     roots = s.root_rotation
     units = [Vec3(roots.xx, roots.yx, roots.zx), Vec3(roots.xy, roots.yy, roots.zy), Vec3(roots.xz, roots.yz, roots.zz)]
     still = Vec3.zero(roots.xx)
     six = [Motion(u, still) for u in units] + [Motion(still, u) for u in units]
-    root = jax.tree.map(lambda *a: jnp.stack(a, axis=1).reshape(-1, *a[0].shape[1:]), *six)
-    return in_velocity_order(s, Freedoms(root, Vec3.zero(root.angular.x)), Freedoms(slot, at_slot))
+    return jax.tree.map(lambda *a: jnp.stack(a, axis=1).reshape(-1, *a[0].shape[1:]), *six)
 
 
 def in_velocity_order(s: Setup, roots, slots):
@@ -84,15 +92,47 @@ def on_support(model: Model, below: jax.Array, above: jax.Array | None = None) -
     return jnp.where(mask.reshape(shape), below, jnp.where(mask.T.reshape(shape), upper, zero))
 
 
+def column_forces(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Force:
+    """`I^c s` for each freedom, in the order of `v`, in world axes about its joint.
+
+    Formed within the walk: XLA would compute what comes after it once for every partner in a product.
+    """
+    column = columns(model, s, kin.rows.rotation)
+
+    def step(handed: RigidInertia, x: tuple) -> tuple[RigidInertia, Force]:
+        inertia, own, offset = x
+        total = handed + inertia
+        return total.shift_to_parent(offset), total @ own.motion()
+
+    rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), inertias.rows)
+    xs = s.layout.to_slots(rows, s.layout.slot_last), column, s.layout.to_slots(kin.rows.offset, s.layout.slot_first)
+    nothing = jax.tree.map(lambda a: jnp.zeros(s.batch, s.dtype), rows)
+    handed, forces = s.layout.slots.gather(step, nothing, xs)
+    carried = jax.tree.map(lambda a, b: a + b[1:], inertias.roots, handed)
+    at_roots = jax.tree.map(lambda a: jnp.repeat(a, 6, axis=0), carried) @ root_columns(s)
+    return in_velocity_order(s, at_roots, forces)
+
+
 def crba(model: Model, q: jax.Array) -> jax.Array:
     """The mass matrix `(nv, nv, *batch)`."""
     s = setup(model, q)
     kin = kinematics(model, s, positions=True)
     rows = freedoms(model, s, kin)
-    force = per_freedom(s, composites(s, kin, world_inertias(s, kin))) @ rows.column
-    matrix = on_support(model, pair(force, rows.column, rows.position, rows.position))
+    force = column_forces(model, s, kin, world_inertias(s, kin))
     armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
-    return matrix + diagonal(armature)
+    base = in_tree(model, rows.position)
+    force, column = (
+        batch_leading(x)
+        for x in materialized(
+            lambda x: (components(x[0].shift_to_parent(x[2])), components(x[1].shift(-x[2]))),
+            (force, rows.column, base),
+        )
+    )
+    pairs = product(force, column)
+    below = np.tril(model.topology.velocity_support)
+    matrix = jnp.where(below, pairs, jnp.where(below.T, jnp.swapaxes(pairs, 1, 2), jnp.zeros((), s.dtype)))
+    armature = batch_leading(jnp.broadcast_to(armature, (model.nv, *s.batch))[:, None])
+    return batch_trailing(matrix + jnp.eye(model.nv, dtype=s.dtype) * armature, s.batch)
 
 
 def diagonal(x: jax.Array) -> jax.Array:

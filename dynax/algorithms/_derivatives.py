@@ -2,30 +2,27 @@
 relation.
 
 Few freedoms: each product is one elementwise kernel, both rows taken to the ancestor's joint. Many: all rows are taken
-to the origin of the tree and the products are matrix products; that costs a digit at most, and only of these products.
+to the base of the tree and the products are matrix products; that costs a digit at most, and only of these products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import per_velocity, world_inertias
 from dynax.algorithms._crba import diagonal, on_support, pair
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._linearize import Linearization, linearize
+from dynax.algorithms._products import batch_leading, batch_trailing, components, in_tree, materialized, product
 from dynax.algorithms._setup import setup
 from dynax.algorithms._variations import spring_variations, within_joints
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Force, Motion
 
 # Freedoms up to which products of rows are elementwise; panda (7) gains a factor of two, talos (38) loses one.
 ELEMENTWISE = 16
@@ -55,8 +52,8 @@ def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
     )
 
 
-class AtOrigin(NamedTuple):
-    """The rows taken to the origin of the tree, where motions and forces simply add up: components on axis 0."""
+class AtBase(NamedTuple):
+    """The rows taken to the base of the tree, where motions and forces simply add up: components on axis 0."""
 
     carried: jax.Array
     """`(W; U)`, shape `(9, nv, *batch)`: what is paired with sums over the carrying joints."""
@@ -72,78 +69,40 @@ class AtOrigin(NamedTuple):
     """`V`"""
 
 
-def at_origin(x: Linearization) -> AtOrigin:
-    """The rows of a linearisation, moved."""
+def placed(model: Model, x: Linearization) -> Linearization:
+    """The rows with positions from the base of their tree, for `at_base`."""
+    return x._replace(joint=None, position=in_tree(model, x.position))
+
+
+def at_base(x: Linearization) -> AtBase:
+    """The rows of a linearisation, moved by their `position`."""
     back = -x.position
-
-    def motion(m: Motion) -> list:
-        m = m.shift(back)
-        return [m.angular.x, m.angular.y, m.angular.z, m.linear.x, m.linear.y, m.linear.z]
-
-    def force(f: Force) -> list:
-        f = f.shift_to_parent(x.position)
-        return [f.angular.x, f.angular.y, f.angular.z, f.linear.x, f.linear.y, f.linear.z]
-
-    def couple(c: Motion | Force) -> list:
-        return [c.angular.x, c.angular.y, c.angular.z]
-
-    w, psi, s_phi, s, t, v = (
-        jnp.stack(jnp.broadcast_arrays(*part))
-        for part in (
-            couple(x.w) + force(x.u),
-            couple(x.psi) + motion(x.psi_rate),
-            couple(x.s) + motion(x.phi),
-            motion(x.s),
-            force(x.t),
-            force(x.v),
-        )
+    return AtBase(
+        components(x.w.angular, x.u.shift_to_parent(x.position)),
+        components(x.psi.angular, x.psi_rate.shift(back)),
+        components(x.s.angular, x.phi.shift(back)),
+        components(x.s.shift(back)),
+        components(x.t.shift_to_parent(x.position)),
+        components(x.v.shift_to_parent(x.position)),
     )
-    return AtOrigin(w, psi, s_phi, s, t, v)
 
 
 def rigid_jacobians_by_products(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
     """The same for many freedoms, the batch leading and flat: each `(batch, nv, nv)`."""
-    rows = jax.tree.map(batch_leading, materialized(at_origin, x._replace(joint=None)))
+    rows = jax.tree.map(
+        batch_leading, materialized(at_base, x._replace(joint=None, position=in_tree(model, x.position)))
+    )
     mask = jnp.asarray(model.topology.velocity_support)
 
     def matrix(below: jax.Array, above: jax.Array) -> jax.Array:
         return jnp.where(mask, below, jnp.where(mask.T, above, jnp.zeros((), below.dtype)))
 
-    along_q = matrix(_product(rows.carried, rows.along_q), _product(rows.column, rows.force_q))
-    along_v = matrix(_product(rows.carried, rows.along_v), _product(rows.column, rows.force_v))
+    along_q = matrix(product(rows.carried, rows.along_q), product(rows.column, rows.force_q))
+    along_v = matrix(product(rows.carried, rows.along_v), product(rows.column, rows.force_v))
     if not mass:
         return along_q, along_v
-    upper = _product(rows.carried[:, 3:], rows.column)
+    upper = product(rows.carried[:, 3:], rows.column)
     return along_q, along_v, matrix(upper, jnp.swapaxes(upper, 1, 2))
-
-
-def materialized(function: Callable, x: Linearization) -> AtOrigin:
-    """`function(x)` in a loop over two halves of the rows.
-
-    A loop is the only border over which XLA on a CPU does not pull formulas into the products that use them, where they
-    would be computed once for every partner, or read across the batch.
-    """
-    n = jax.tree.leaves(x)[0].shape[0]
-    half = -(-n // 2)
-    index = np.minimum(np.arange(2 * half), n - 1)
-    halves = jax.tree.map(lambda a: a[index].reshape(2, half, *a.shape[1:]), x)
-    result = lax.map(function, halves)
-    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:])[:, :n], result)
-
-
-def batch_leading(a: jax.Array) -> jax.Array:
-    """`(batch, m, n)` from `(m, n, *batch)`, as the library's products want it."""
-    return jnp.moveaxis(a.reshape(*a.shape[:2], -1), -1, 0)
-
-
-def batch_trailing(a: jax.Array, batch: tuple[int, ...]) -> jax.Array:
-    """The inverse of `batch_leading`."""
-    return jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:], *batch)
-
-
-def _product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """`sum_k left[k, i] right[k, j]` for every member of the batch."""
-    return jnp.matmul(jnp.swapaxes(left, 1, 2), right, precision=lax.Precision.HIGHEST)
 
 
 def joint_block(model: Model, rows: Linearization, q: jax.Array) -> jax.Array:

@@ -19,11 +19,12 @@ from dynax.algorithms._articulated import eliminate, gauss_jordan, slot_rows
 from dynax.algorithms._batching import batch_last
 from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
 from dynax.algorithms._dense import inverse as dense_inverse
-from dynax.algorithms._derivatives import ELEMENTWISE, batch_leading, batch_trailing, jacobians
+from dynax.algorithms._derivatives import ELEMENTWISE, jacobians
 from dynax.algorithms._factor import Factor, solve
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._layout import Parts
 from dynax.algorithms._linearize import Linearization, linearize
+from dynax.algorithms._products import batch_leading, batch_trailing
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state

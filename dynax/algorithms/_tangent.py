@@ -1,6 +1,6 @@
 """The derivative of inverse dynamics as a linear map, O(n) for each direction without forming a Jacobian.
 
-With the rows of `_linearize`, all taken to the origin of the tree so that motions and forces simply add up,
+With the rows of `_linearize`, all taken to the base of the tree so that motions and forces simply add up,
 
     dtau_i = W_i . sum (Psi'_j dq_j + S_j dv_j) + U_i . sum (Psi''_j dq_j + Phi_j dv_j)    over the joints that carry i
              + S_i . sum (T_j dq_j + V_j dv_j)                                             over those that i carries
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.algorithms._derivatives import AtOrigin, at_origin, joint_block, joint_slope
+from dynax.algorithms._derivatives import AtBase, at_base, joint_block, joint_slope, placed
 from dynax.algorithms._linearize import Linearization
 from dynax.model import Model
 from dynax.sweep import take_rows
@@ -27,7 +27,7 @@ from dynax.sweep import take_rows
 class Tangent(NamedTuple):
     """The map at one state."""
 
-    rows: AtOrigin
+    rows: AtBase
     block: jax.Array
     """What joints add by themselves along `q`, shape `(nv, k, *batch)`."""
     slope: jax.Array
@@ -36,7 +36,7 @@ class Tangent(NamedTuple):
 
 def tangent(model: Model, x: Linearization, q: jax.Array, v: jax.Array) -> Tangent:
     """The map from the rows."""
-    return Tangent(at_origin(x), joint_block(model, x, q), joint_slope(model, v))
+    return Tangent(at_base(placed(model, x)), joint_block(model, x, q), joint_slope(model, v))
 
 
 def apply(model: Model, x: Tangent, dq: jax.Array | None, dv: jax.Array | None) -> jax.Array:

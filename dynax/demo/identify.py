@@ -12,6 +12,8 @@ import numpy as np
 import dynax as dx
 from dynax.demo.setting import Setting
 
+LONGEST_STEP = 0.3
+
 
 @dataclass(frozen=True)
 class Masses:
@@ -30,14 +32,14 @@ class Masses:
 
 
 def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str], None]) -> Masses:
-    """Gauss-Newton on the logarithms of the masses, damped; the Jacobian is exact, through every step of the
-    rollout."""
+    """Gauss-Newton on the logarithms of the masses, damped and by steps of bounded length, since a motion says little
+    about the first links of an arm; the Jacobian is exact, through every step of the rollout."""
     model, q0 = setting.model, setting.posture
     bodies = np.flatnonzero(np.asarray(model.mass) > 0.0)
     time = setting.dt * jnp.arange(steps)[:, None]
     phase = jnp.arange(model.nv)
     shake = jnp.where(setting.actuated, jnp.diagonal(dx.mass_matrix(model, q0)), 0.0)
-    torques = setting.holding + 3.0 * shake * jnp.sin((3.0 + 0.5 * phase) * time + phase)
+    torques = setting.holding + 10.0 * shake * jnp.sin((3.0 + 0.5 * phase) * time + phase)
 
     def motion(logs):
         mass = model.mass * jnp.ones_like(model.mass).at[bodies].set(jnp.exp(logs))
@@ -58,17 +60,17 @@ def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str]
         step = jnp.linalg.solve(
             normal + damping * jnp.max(jnp.diagonal(normal)) * jnp.eye(len(logs)), slope.T @ misfit(logs)
         )
-        return logs - step, jnp.linalg.norm(slope, axis=0)
+        return logs - jnp.clip(step, -LONGEST_STEP, LONGEST_STEP), jnp.linalg.norm(slope, axis=0)
 
-    logs, damping = truth, 1e-6
+    logs, damping = truth, 1e-2
     residuals = [float(jnp.sqrt(jnp.mean(misfit(logs) ** 2)))]
     norms = jnp.ones(len(bodies))
     for _ in range(iterations):
         trial, norms = improve(logs, damping)
         residual = float(jnp.sqrt(jnp.mean(misfit(trial) ** 2)))
         better = residual < residuals[-1]
-        logs, damping = (trial, damping / 100.0) if better else (logs, damping * 100.0)
-        residuals.append(min(residual, residuals[-1]))
+        logs, damping = (trial, damping / 100.0) if better else (logs, damping * 10.0)
+        residuals.append(residual if better else residuals[-1])
         tick(f"motion misfit {residuals[-1]:.1e} rad")
         if residuals[-1] < 1e-12:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -13,8 +14,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.model import Model
 
-# Bodies times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache.
+# Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a body, and a
+# function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
 ROWS_PER_TILE = 4096
+MOST_ROWS_OF_RESULTS = 64
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -63,12 +66,17 @@ def _tiled(mapped: Callable, axes: tuple, tile: int | None, args: tuple) -> Any:
     """`mapped(*args)` by tiles of the samples on this device."""
     moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
     size = jax.tree.leaves(moving)[0].shape[0]
-    width = tile or default_tile(args, size)
+    width = tile or default_tile(mapped, axes, args, size)
     if width >= size:
         return mapped(*args)
     count = -(-size // width)
     index = jnp.minimum(jnp.arange(count * width), size - 1)
-    tiles = jax.tree.map(lambda a: jnp.asarray(a)[index].reshape(count, width, *a.shape[1:]), moving)
+
+    def in_tiles(a: jax.Array) -> jax.Array:
+        filled = a if count * width == size else jnp.asarray(a)[index]
+        return jnp.reshape(filled, (count, width, *a.shape[1:]))
+
+    tiles = jax.tree.map(in_tiles, moving)
 
     def one(part: list) -> Any:
         rest = iter(part)
@@ -88,9 +96,23 @@ def sharding_of(arrays: Any) -> NamedSharding | None:
     return None
 
 
-def default_tile(args: tuple, size: int) -> int:
+def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
     """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
     bodies = max((arg.num_bodies for arg in args if isinstance(arg, Model)), default=8)
-    return int(min(512, max(32, ROWS_PER_TILE // bodies)))
+    width = _samples(bodies)
+    if width >= size:
+        return width
+    # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
+
+    def tiled(arg: Any) -> Any:
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct((width, *a.shape[1:]), jnp.result_type(a)), arg)
+
+    shapes = [tiled(arg) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)]
+    results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, *shapes))) / width
+    return _samples(max(bodies, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS)))
+
+
+def _samples(rows: float) -> int:
+    return int(min(512, max(32, ROWS_PER_TILE / rows)))
