@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -12,12 +11,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
+from dynax.algorithms._batching import tile_width
 from dynax.model import Model
-
-# Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a body, and a
-# function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
-ROWS_PER_TILE = 4096
-MOST_ROWS_OF_RESULTS = 64
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -101,7 +96,7 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
     if jax.default_backend() != "cpu":
         return size
     bodies = max((arg.num_bodies for arg in args if isinstance(arg, Model)), default=8)
-    width = _samples(bodies)
+    width = tile_width(bodies, 0.0)
     if width >= size:
         return width
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
@@ -111,8 +106,4 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
 
     shapes = [tiled(arg) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)]
     results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, *shapes))) / width
-    return _samples(max(bodies, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS)))
-
-
-def _samples(rows: float) -> int:
-    return int(min(512, max(32, ROWS_PER_TILE / rows)))
+    return tile_width(bodies, results)
