@@ -18,10 +18,11 @@ PEERS = {"pinocchio": "Pinocchio", "mujoco": "MuJoCo C", "mjx": "MJX", "brax": "
 INTRODUCTION = """\
 # Speed beside other engines
 
-Measured by `python -m benchmarks`, written by `python -m benchmarks.report`. One run, one core, one thread; the engines
-take turns, block by block, and each cell is the median of the processor time an evaluation takes, in microseconds where
-nothing else is said. Results were compared with Pinocchio's before they were timed, rollouts with MuJoCo's. Both
-compute in float64 always: the type of a row is then that of the states. Ratios in bold meet their target.
+Measured by `python -m benchmarks`, written by `python -m benchmarks.report`. One core, one thread; the engines of a row
+take turns in one run, block by block, and each cell is the median of the processor time an evaluation takes, in
+microseconds where nothing else is said. Results were compared with Pinocchio's before they were timed, rollouts with
+MuJoCo's. Both compute in float64 always: the type of a row is then that of the states. Ratios in bold meet their
+target.
 """
 METHOD = """\
 dynax is timed as a user calls it: under `jax.jit`, the model an argument whose leaves are traced. Pinocchio's batches

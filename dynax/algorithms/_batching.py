@@ -114,11 +114,11 @@ def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[
     """The same in a loop over tiles of the last batch axis."""
     found = jax.eval_shape(function.core, *structure.unflatten(leaves))
     results = sum(x.size for x in jax.tree.leaves(found)) / math.prod(batch)
-    rows = max(x.shape[0] for x in jax.tree.leaves(structure.unflatten(leaves)[1:]))
-    width = tile_width(rows, results) // math.prod(batch[:-1])
-    count = -(-batch[-1] // max(width, 1))
-    if count < 2:
+    rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
+    width = max(1, tile_width(rows, results) // math.prod(batch[:-1]))
+    if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return function.on_leaves(structure, leaves)
+    count = -(-batch[-1] // width)
     width = -(-batch[-1] // count)
     moving = [x.shape[-1] > 1 for x in leaves]
 

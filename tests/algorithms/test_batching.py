@@ -82,3 +82,18 @@ def test_batch_checks_its_input(robot):
         dx.batch(dx.forward_dynamics)(model, q, v[:2], tau)
     with pytest.raises(ValueError, match="at least 1"):
         dx.batch(dx.forward_dynamics, tile=0)
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_large_batches_go_by_tiles(robot):
+    """Plain `vmap` of more samples than a tile, the last of which is not full."""
+    model, q, v, tau = robot
+    size = 1501
+    state = [jnp.resize(x, (size, x.shape[1])) for x in (q, v, tau)]
+    over = jax.jit(jax.vmap(dx.forward_dynamics, in_axes=(None, 0, 0, 0)))
+    expected = jnp.resize(over(model, q, v, tau), (size, model.nv))
+    np.testing.assert_allclose(over(model, *state), expected, rtol=1e-12, atol=1e-12)
+
+    twice = jax.jit(jax.vmap(jax.vmap(dx.forward_dynamics, in_axes=(None, None, 0, 0)), in_axes=(None, 0, None, None)))
+    each = loop(lambda q: over(model, jnp.broadcast_to(q, (size, model.nq)), *state[1:]), q)
+    np.testing.assert_allclose(twice(model, q, *state[1:]), each, rtol=1e-12, atol=1e-12)

@@ -38,7 +38,7 @@ model = builder.build()
 over_batch = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
 explicit = NamedSharding(jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Explicit,)), PartitionSpec("batch"))
 TALK = r"all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter|collective-broadcast"
-size, steps = 64, 3
+size, steps = 1040, 3  # more than a tile, which one device would take them by
 rng = np.random.default_rng(0)
 q, v, tau = rng.normal(size=(3, size, model.nv))
 forces = rng.normal(size=(size, steps, model.nv))
@@ -65,7 +65,7 @@ def rollout(model, q, v, forces):
     return path.q, path.v
 
 fd, state = dx.forward_dynamics, (q, v, tau)
-tiled = dx.batch(fd, tile=3)  # 8 samples on each device: the last of three tiles is not full
+tiled = dx.batch(fd, tile=3)  # 130 samples on each device: the last tile is not full
 told = dx.batch(fd, tile=3, sharding=over_batch)
 expected = over(fd, *state)
 results = {
