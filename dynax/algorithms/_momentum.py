@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms._bodies import per_velocity, stacked, world_inertias
-from dynax.algorithms._crba import composites, freedoms, per_freedom
+from dynax.algorithms._crba import column_forces, freedoms
 from dynax.algorithms._frames import root_offsets
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._layout import Parts
@@ -84,7 +84,7 @@ def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
     s = setup(model, q)
     kin = kinematics(model, s, positions=True)
     rows = freedoms(model, s, kin)
-    force = per_freedom(s, composites(s, kin, world_inertias(s, kin))) @ rows.column
+    force = column_forces(model, s, kin, world_inertias(s, kin))
     com = _com(*_about_world(model, s, kin))
     roots = jax.tree.map(lambda a: a[model.topology.body_of_velocity], root_offsets(model, s))
     offset = jax.tree.map(lambda p, r, c: p + r - c, rows.position, roots, com)
