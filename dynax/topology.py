@@ -159,6 +159,8 @@ class Topology:
     @cached_property
     def first_of_tree(self) -> np.ndarray:
         """For each velocity coordinate the first one of its tree, shape `(nv,)`."""
+        if not self.nv:
+            return np.zeros(0, dtype=int)
         root = np.argmax(self.support, axis=1)[self.body_of_velocity]  # the first body that carries it
         return np.array([int(np.argmax(root == r)) for r in root], dtype=int)
 

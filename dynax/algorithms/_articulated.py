@@ -144,12 +144,12 @@ def slot_scalars(plan: Layout, x: jax.Array) -> jax.Array:
 def root_forces(rotation: Mat3, force: Force) -> jax.Array:
     """Forces on the free roots in their own axes, shape `(6 k, *batch)`."""
     own = stacked(force.rotate_back(rotation))
-    return own.reshape(-1, *own.shape[2:])
+    return own.reshape(own.shape[0] * own.shape[1], *own.shape[2:])
 
 
 def base_accelerations(rotation: Mat3, own: jax.Array) -> Motion:
     """The bases' accelerations in world axes: zero for the world, then the free roots' from their own axes."""
-    six = own.reshape(-1, 6, *own.shape[1:])
+    six = own.reshape(own.shape[0] // 6, 6, *own.shape[1:])
     motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(
         rotation
     )
@@ -173,7 +173,7 @@ class RootInertia(NamedTuple):
 
     def solve(self, rhs: jax.Array) -> jax.Array:
         """Accelerations from forces, both in the roots' own axes and of shape `(6 k, m, *batch)`."""
-        own = jnp.moveaxis(rhs.reshape(-1, 6, *rhs.shape[1:]), 0, 2)
+        own = jnp.moveaxis(rhs.reshape(rhs.shape[0] // 6, 6, *rhs.shape[1:]), 0, 2)
         return jnp.moveaxis(gauss_jordan(self.matrix, own), 2, 0).reshape(rhs.shape)
 
 

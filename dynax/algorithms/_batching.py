@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import jax
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -112,27 +113,24 @@ _whole = mlir.lower_fun(_evaluated, multiple_results=True)
 
 def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
     """The same in a loop over tiles of the last batch axis."""
+    samples = math.prod(batch)
     found = jax.eval_shape(function.core, *structure.unflatten(leaves))
-    results = sum(x.size for x in jax.tree.leaves(found)) / math.prod(batch)
+    results = sum(x.size for x in jax.tree.leaves(found)) / max(samples, 1)
     rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
-    width = max(1, tile_width(rows, results) // math.prod(batch[:-1]))
+    width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return function.on_leaves(structure, leaves)
-    count = -(-batch[-1] // width)
-    width = -(-batch[-1] // count)
+    width = -(-batch[-1] // -(-batch[-1] // width))  # tiles of equal width, so that little is filled up
     moving = [x.shape[-1] > 1 for x in leaves]
 
-    def split(x: jax.Array) -> jax.Array:
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, count * width - x.shape[-1])], mode="edge")
-        return jnp.moveaxis(x.reshape(*x.shape[:-1], count, width), -2, 0)
+    def one(tile: list) -> list:
+        rest = iter(tile)
+        own = [jnp.moveaxis(next(rest), 0, -1) if m else x for m, x in zip(moving, leaves, strict=True)]
+        return [jnp.moveaxis(x, -1, 0) for x in function.on_leaves(structure, own)]
 
-    def one(tiles: list) -> list:
-        rest = iter(tiles)
-        parts = function.on_leaves(structure, [next(rest) if m else x for m, x in zip(moving, leaves, strict=True)])
-        return [jnp.moveaxis(x, -1, 0) for x in parts]  # as `vmap` wants it in the end: turned while in the cache
-
-    parts = lax.map(one, [split(x) for m, x in zip(moving, leaves, strict=True) if m])
-    return [jnp.moveaxis(x.reshape(count * width, *x.shape[2:])[: batch[-1]], 0, -1) for x in parts]
+    # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
+    parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
+    return [jnp.moveaxis(x, 0, -1) for x in parts]
 
 
 _in_tiles = mlir.lower_fun(_tiled, multiple_results=True)
@@ -155,7 +153,26 @@ MOST_ROWS_OF_RESULTS = 64
 
 def tile_width(rows: int, results: float) -> int:
     """How many samples make a tile: fewer for larger robots and for functions with many results."""
-    return int(min(512, max(32, ROWS_PER_TILE / max(rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS)))))
+    counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
+    return int(min(512, max(32, ROWS_PER_TILE / counted)))
+
+
+def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:
+    """`function(arrays)`, `width` samples at a time: trees of arrays with a leading batch axis, to such trees.
+
+    The last tile is filled up with the last sample, so that one program serves every tile.
+    """
+    size = jax.tree.leaves(arrays)[0].shape[0]
+    count = -(-size // width)
+    index = np.minimum(np.arange(count * width), size - 1)
+
+    def split(x: Any) -> jax.Array:
+        x = jnp.asarray(x)
+        filled = x if count * width == size else x[index]
+        return filled.reshape(count, width, *x.shape[1:])
+
+    results = lax.map(function, jax.tree.map(split, arrays))
+    return jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:])[:size], results)
 
 
 def along_moving(core: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:

@@ -142,7 +142,7 @@ def _with_world(roots, world):
 
 def root_motion(s: Setup, x: jax.Array) -> Motion:
     """The free roots' entries of a velocity-like vector, as motions in body axes."""
-    own = x[s.layout.root_velocity].reshape(-1, 6, *x.shape[1:])
+    own = x[s.layout.root_velocity].reshape(len(s.layout.root_velocity) // 6, 6, *x.shape[1:])
     return Motion(Vec3(own[:, 0], own[:, 1], own[:, 2]), Vec3(own[:, 3], own[:, 4], own[:, 5]))
 
 

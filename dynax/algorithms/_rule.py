@@ -100,7 +100,11 @@ class Change(NamedTuple):
     def packed(self) -> jax.Array:
         """All in one array, shape `(size, *batch)`."""
         batch = self.last.shape[1:]
-        rows = [part.reshape(-1, *batch).astype(self.last.dtype) for part in jax.tree.leaves(self)]
+        heads = [part.shape[: part.ndim - len(batch)] for part in jax.tree.leaves(self)]
+        rows = [
+            part.reshape(math.prod(head), *batch).astype(self.last.dtype)
+            for part, head in zip(jax.tree.leaves(self), heads, strict=True)
+        ]
         return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
 
     def unpacked(self, rows: jax.Array) -> Change:

@@ -85,7 +85,7 @@ def units(like: tuple) -> tuple:
 
 
 def _flat(x: jax.Array) -> jax.Array:
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 def _in_order(parts: list, count: int):

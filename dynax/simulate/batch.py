@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.algorithms._batching import tile_width
+from dynax.algorithms._batching import by_tiles, tile_width
 from dynax.model import Model
 
 
@@ -64,21 +64,12 @@ def _tiled(mapped: Callable, axes: tuple, tile: int | None, args: tuple) -> Any:
     width = tile or default_tile(mapped, axes, args, size)
     if width >= size:
         return mapped(*args)
-    count = -(-size // width)
-    index = jnp.minimum(jnp.arange(count * width), size - 1)
-
-    def in_tiles(a: jax.Array) -> jax.Array:
-        filled = a if count * width == size else jnp.asarray(a)[index]
-        return jnp.reshape(filled, (count, width, *a.shape[1:]))
-
-    tiles = jax.tree.map(in_tiles, moving)
 
     def one(part: list) -> Any:
         rest = iter(part)
         return mapped(*(next(rest) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
 
-    results = jax.lax.map(one, tiles)
-    return jax.tree.map(lambda a: a.reshape(count * width, *a.shape[2:])[:size], results)
+    return by_tiles(one, moving, width)
 
 
 def sharding_of(arrays: Any) -> NamedSharding | None:

@@ -52,7 +52,7 @@ class LevelWalk(Walk):
         return jax.tree.map(lambda a: a.reshape((self.levels, self.width, *a.shape[1:])), x)
 
     def _join(self, y: Any) -> Any:
-        return jax.tree.map(lambda a: a.reshape((-1, *a.shape[2:])), y)
+        return jax.tree.map(lambda a: a.reshape((a.shape[0] * a.shape[1], *a.shape[2:])), y)
 
     def scatter(self, step: Step, base: Any, xs: Any) -> Any:
         top = take_rows(base, self.top_base)

@@ -47,7 +47,7 @@ class SegmentWalk(Walk):
         return jax.tree.map(lambda a: a[self.start[g] : self.start[g + 1]].reshape(shape + a.shape[1:]), x)
 
     def _join(self, parts: list[Any]) -> Any:
-        flat = [jax.tree.map(lambda a: a.reshape((-1, *a.shape[2:])), part) for part in parts]
+        flat = [jax.tree.map(lambda a: a.reshape((a.shape[0] * a.shape[1], *a.shape[2:])), part) for part in parts]
         return flat[0] if len(flat) == 1 else jax.tree.map(lambda *a: jnp.concatenate(a), *flat)
 
     def _lane(self, body: int) -> tuple[int, int]:

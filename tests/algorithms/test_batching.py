@@ -97,3 +97,13 @@ def test_large_batches_go_by_tiles(robot):
     twice = jax.jit(jax.vmap(jax.vmap(dx.forward_dynamics, in_axes=(None, None, 0, 0)), in_axes=(None, 0, None, None)))
     each = loop(lambda q: over(model, jnp.broadcast_to(q, (size, model.nq)), *state[1:]), q)
     np.testing.assert_allclose(twice(model, q, *state[1:]), each, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_batches_of_nothing(robot):
+    model, q, v, tau = robot
+    none = jax.jit(jax.vmap(dx.forward_dynamics, in_axes=(None, 0, 0, 0)))(model, q[:0], v[:0], tau[:0])
+    assert none.shape == (0, model.nv)
+    welded = dx.ModelBuilder().build()
+    bodiless = jax.jit(jax.vmap(dx.mass_matrix, in_axes=(None, 0)))(welded, jnp.zeros((5, 0)))
+    assert bodiless.shape == (5, 0, 0)
