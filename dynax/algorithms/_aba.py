@@ -14,6 +14,7 @@ from dynax.algorithms._rule import differentiable
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 
 
 def aba(model: Model, q, v, tau, external=None, execution: str = "levels") -> jax.Array:
@@ -34,11 +35,13 @@ EXECUTIONS = {
 }
 
 
+@for_models
 def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str = "levels") -> jax.Array:
     """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
 
     Solves `M(q) a + bias(q, v, external) = tau` without forming `M`; Featherstone (2008), section 7.3, one motion
-    column at a time. Armature, damping, dry friction and springs take part as in `inverse_dynamics`.
+    column at a time. Armature, damping, dry friction and springs take part as in `inverse_dynamics`. Of a model with
+    loops or gears it takes the spanning tree; `constrained_dynamics` and `embed` close it.
 
     **Arguments:**
 

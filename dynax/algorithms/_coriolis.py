@@ -19,6 +19,7 @@ from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import column_rates, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.spatial import Force, Mat3, Motion, RigidInertia, Vec3
 from dynax.spatial.components import Sym3, component_dataclass
 
@@ -87,6 +88,7 @@ def coriolis(model: Model, q, v) -> jax.Array:
 _coriolis = batch_last(coriolis)
 
 
+@for_models
 def coriolis_matrix(model: Model, q, v) -> jax.Array:
     """A matrix `C` with `C v` the Coriolis and centrifugal forces and `Mdot - 2 C` skew, shape `(nv, nv)`.
 

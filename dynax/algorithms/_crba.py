@@ -23,6 +23,7 @@ from dynax.algorithms._products import batch_leading, batch_trailing, components
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 
@@ -144,6 +145,7 @@ def diagonal(x: jax.Array) -> jax.Array:
 _crba = batch_last(crba)
 
 
+@for_models
 def mass_matrix(model: Model, q) -> jax.Array:
     """The joint-space inertia matrix, symmetric positive definite, shape `(nv, nv)`; armature on its diagonal.
 

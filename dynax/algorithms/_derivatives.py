@@ -23,6 +23,7 @@ from dynax.algorithms._setup import setup
 from dynax.algorithms._variations import spring_variations, within_joints
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 
 # Freedoms up to which products of rows are elementwise; panda (7) gains a factor of two, talos (38) loses one.
 ELEMENTWISE = 16
@@ -154,6 +155,7 @@ def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDer
 _rnea_derivatives = batch_last(rnea_derivatives)
 
 
+@for_models
 def inverse_dynamics_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDerivatives:
     """The Jacobians of `inverse_dynamics` with respect to `q` (tangent), `v` and `a`, in closed form, O(n^2).
 

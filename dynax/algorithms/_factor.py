@@ -30,6 +30,7 @@ from dynax.algorithms._layout import Layout
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.spatial import ArticulatedInertia, Force, Mat3
 
 
@@ -86,6 +87,7 @@ def _inverse_mass_matrix(model: Model, q: jax.Array) -> jax.Array:
     return 0.5 * (inverse + jnp.swapaxes(inverse, 0, 1))
 
 
+@for_models
 def inverse_mass_matrix(model: Model, q) -> jax.Array:
     """The inverse of the mass matrix, shape `(nv, nv)`, without forming the mass matrix.
 

@@ -28,6 +28,7 @@ from dynax.algorithms._products import batch_leading, batch_trailing
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 
 # Freedoms up to which the inverse comes from the mass matrix.
 DENSE = 64
@@ -81,6 +82,7 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
 _aba_derivatives = batch_last(aba_derivatives)
 
 
+@for_models
 def forward_dynamics_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
     """The Jacobians of `forward_dynamics` with respect to `q` (tangent), `v` and `tau`, in closed form.
 

@@ -15,6 +15,7 @@ from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.spatial import Mat3, Motion, Transform, Vec3, classical_acceleration
 from dynax.sweep import take_rows
 
@@ -48,6 +49,7 @@ def _forward_kinematics(model: Model, q: jax.Array) -> Transform:
     return Transform(rotation.array, position.array)
 
 
+@for_models
 def forward_kinematics(model: Model, q) -> Transform:
     """The poses of all bodies in the world: `.rotation (n, 3, 3)`, `.translation (n, 3)` [m].
 
@@ -56,6 +58,7 @@ def forward_kinematics(model: Model, q) -> Transform:
     return _forward_kinematics(model, *as_state(model, q=q))
 
 
+@for_models
 def frame_pose(model: Model, q, name: str) -> Transform:
     """The pose of a body or frame in the world: `.rotation (3, 3)`, `.translation (3,)` [m].
 
@@ -84,12 +87,14 @@ def _body_motions(model: Model, q, v, a, *, accelerations: bool) -> jax.Array:
     return stacked(s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows))))
 
 
+@for_models
 def body_velocities(model: Model, q, v) -> jax.Array:
     """The velocities of all bodies in their own axes about their own origins, shape `(n, 6)` [rad/s, m/s]."""
     q, v = as_state(model, q=q, v=v)
     return _body_motions(model, q, v, None, accelerations=False)
 
 
+@for_models
 def body_accelerations(model: Model, q, v, a) -> jax.Array:
     """The spatial accelerations of all bodies in their own axes about their own origins, shape `(n, 6)`.
 
@@ -133,6 +138,7 @@ def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | N
     return rotation @ local[0], position + rotation @ local[1]
 
 
+@for_models
 def jacobian(model: Model, q, name: str, *, frame: FrameChoice) -> jax.Array:
     """The Jacobian of a body or frame: `J v` is its velocity `[angular; linear]`, shape `(6, nv)` (eq. 4.4).
 
@@ -174,6 +180,7 @@ def _jacobian_bias(model: Model, q, v, pose: Transform | None, *, body: int, fra
     return classical_acceleration(acceleration, velocity.shift(offset)).array
 
 
+@for_models
 def jacobian_bias(model: Model, q, v, name: str, *, frame: FrameChoice) -> jax.Array:
     """`Jdot v` of a body or frame, shape `(6,)`: its acceleration when the joints do not accelerate (eq. 2.57).
 

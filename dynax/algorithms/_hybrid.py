@@ -18,6 +18,7 @@ from dynax.algorithms._rnea import rnea
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 
 
 def prescribed_mask(model: Model, prescribed: Sequence[str]) -> np.ndarray:
@@ -46,6 +47,7 @@ def _hybrid(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...]
     return a, jnp.where(given, rnea(model, q, v, a, external), tau)
 
 
+@for_models
 def hybrid_dynamics(
     model: Model, q, v, tau, a, prescribed: Sequence[str], external=None
 ) -> tuple[jax.Array, jax.Array]:

@@ -14,6 +14,7 @@ from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import difference_rows
+from dynax.model.kinds import for_models
 from dynax.spatial import Force, RigidInertia, Vec3
 
 
@@ -39,6 +40,7 @@ def _center_of_mass(model: Model, q: jax.Array) -> jax.Array:
     return _com(*_about_world(model, s, kinematics(model, s, positions=True))).array
 
 
+@for_models
 def center_of_mass(model: Model, q) -> jax.Array:
     """The centre of mass of all moving bodies in the world [m], shape `(3,)`."""
     return _center_of_mass(model, *as_state(model, q=q))
@@ -59,6 +61,7 @@ def _momentum(model: Model, q, v) -> jax.Array:
     return _sum(momentum.shift_to_parent(position)).array
 
 
+@for_models
 def momentum(model: Model, q, v) -> jax.Array:
     """The momentum of all bodies `[angular; linear]` about the world's origin in world axes, shape `(6,)`.
 
@@ -74,6 +77,7 @@ def _centroidal_momentum(model: Model, q, v) -> jax.Array:
     return _sum(momentum.shift_to_parent(jax.tree.map(lambda p, c: p - c, position, com))).array
 
 
+@for_models
 def centroidal_momentum(model: Model, q, v) -> jax.Array:
     """The momentum `[angular; linear]` about the centre of mass in world axes, shape `(6,)`."""
     return _centroidal_momentum(model, *as_state(model, q=q, v=v))
@@ -91,6 +95,7 @@ def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
     return stacked(force.shift_to_parent(offset)).T
 
 
+@for_models
 def centroidal_momentum_matrix(model: Model, q) -> jax.Array:
     """The matrix `A` with `A v` the momentum `[angular; linear]` about the centre of mass, world axes, shape `(6,
     nv)`."""
@@ -109,6 +114,7 @@ def _kinetic_energy(model: Model, q, v) -> jax.Array:
     return bodies + 0.5 * (per_velocity(model.armature, v) * v * v).sum(0)
 
 
+@for_models
 def kinetic_energy(model: Model, q, v) -> jax.Array:
     """The kinetic energy of bodies and rotors [J], a scalar: `v . M v / 2` for a system without driven joints."""
     return _kinetic_energy(model, *as_state(model, q=q, v=v))
@@ -124,6 +130,7 @@ def _potential_energy(model: Model, q) -> jax.Array:
     return weight + 0.5 * (per_velocity(model.stiffness, stretch) * stretch * stretch).sum(0)
 
 
+@for_models
 def potential_energy(model: Model, q) -> jax.Array:
     """The potential energy of weight and joint springs [J], a scalar; zero weight at the world's origin."""
     return _potential_energy(model, *as_state(model, q=q))

@@ -12,6 +12,7 @@ from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Constants, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.spatial import Force, RigidInertia, Sym3, Vec3
 
 
@@ -48,6 +49,7 @@ def _regressor(model: Model, q, v, a) -> jax.Array:
     return regressor(model, q, v, a).reshape(model.nv, 10 * model.num_bodies)
 
 
+@for_models
 def inverse_dynamics_regressor(model: Model, q, v, a) -> jax.Array:
     """The matrix `Y` with `Y parameters` the joint forces of the rigid bodies, shape `(nv, 10 n)`.
 

@@ -27,6 +27,7 @@ from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 
 
 def transmitted(s: Setup, kin: Parts, forces: Parts) -> Parts:
@@ -58,6 +59,7 @@ def rnea(model: Model, q, v, a, external=None) -> jax.Array:
 _rnea = batch_last(rnea)
 
 
+@for_models
 def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
     """The joint forces that produce a given acceleration, by recursive Newton-Euler, in O(n).
 
@@ -76,6 +78,7 @@ def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
     return _rnea(model, *as_state(model, q=q, v=v, a=a, external=external))
 
 
+@for_models
 def bias_force(model: Model, q, v, external=None) -> jax.Array:
     """What joints must do for zero acceleration: `M a + bias = tau`, shape `(nv,)` (Featherstone 2008, eq. 6.2).
 
@@ -92,6 +95,7 @@ def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
     return project(model, s, kin, forces)
 
 
+@for_models
 def gravity_force(model: Model, q) -> jax.Array:
     """The joint forces that hold the system at rest against gravity alone, shape `(nv,)` (eq. 5.12): the gradient of
     the potential energy of its weight."""
@@ -108,6 +112,7 @@ def _joint_forces(model: Model, q, v, a, external) -> jax.Array:
     return stacked(s.layout.body_order(parts))
 
 
+@for_models
 def joint_forces(model: Model, q, v, a, external=None) -> jax.Array:
     """The wrench each joint transmits to the body it carries (bearing loads), shape `(n, 6)`.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.model.model import Model
 from dynax.topology import Topology
 
@@ -102,12 +103,14 @@ def _normalize(model: Model, q: jax.Array) -> jax.Array:
     return by_joint_kind(model, lambda kind, _, a: kind.normalize(a), (_q(t), _q(t)), ("nq", "nq"), q)
 
 
+@for_models
 def neutral(model: Model) -> jax.Array:
     """The configuration in which every joint is at its identity, shape `(nq,)`; unit quaternions, zeros elsewhere."""
     values = [value for joint in model.joints for value in joint.neutral()]
     return jnp.asarray(values, model.mass.dtype)
 
 
+@for_models
 def random_configuration(model: Model, key: jax.Array) -> jax.Array:
     """A random configuration, shape `(nq,)`.
 
@@ -124,6 +127,7 @@ def random_configuration(model: Model, key: jax.Array) -> jax.Array:
     return jnp.where(bounded, low + 0.5 * (uniform + 1.0) * (high - low), free)
 
 
+@for_models
 def integrate(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     """The configuration reached from `q` by moving with the velocity `dv` for one unit of time.
 
@@ -134,16 +138,19 @@ def integrate(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     return _integrate(model, *as_state(model, q=q, v=dv))
 
 
+@for_models
 def difference(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
     """The velocity that leads from `q0` to `q1` in one unit of time, shape `(nv,)`; the inverse of `integrate`."""
     return _difference(model, *as_state(model, q=q0, q1=q1))
 
 
+@for_models
 def normalize(model: Model, q: jax.Array) -> jax.Array:
     """The nearest valid configuration: quaternions scaled to unit length (RBDA section 4.5)."""
     return _normalize(model, *as_state(model, q=q))
 
 
+@for_models
 def configuration_rate(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """The time derivative of `q` when the system moves with `v` (`qdfn`, RBDA eq. 3.7), shape `(nq,)`; linear in
     `v`."""
