@@ -1,10 +1,12 @@
 """dynax: differentiable multibody dynamics in JAX."""
 
 from dynax.algorithms._aba import forward_dynamics as forward_dynamics
+from dynax.algorithms._assembly import forward_dynamics_by_assembly as forward_dynamics_by_assembly
 from dynax.algorithms._coriolis import coriolis_matrix as coriolis_matrix
 from dynax.algorithms._crba import mass_matrix as mass_matrix
 from dynax.algorithms._derivatives import InverseDynamicsDerivatives as InverseDynamicsDerivatives
 from dynax.algorithms._derivatives import inverse_dynamics_derivatives as inverse_dynamics_derivatives
+from dynax.algorithms._divide import divide_and_conquer_dynamics as divide_and_conquer_dynamics
 from dynax.algorithms._factor import inverse_mass_matrix as inverse_mass_matrix
 from dynax.algorithms._floating import FloatingEquations as FloatingEquations
 from dynax.algorithms._floating import floating_bias_force as floating_bias_force
@@ -80,6 +82,11 @@ from dynax.model.edit import change_root as change_root
 from dynax.model.edit import fix_joints as fix_joints
 from dynax.model.edit import remove_subtree as remove_subtree
 from dynax.model.edit import to_builder as to_builder
+from dynax.model.equivalence import augmented_bodies as augmented_bodies
+from dynax.model.equivalence import minimal_inertial_parameters as minimal_inertial_parameters
+from dynax.model.equivalence import simplify_inertias as simplify_inertias
+from dynax.model.equivalence import transferable_inertias as transferable_inertias
+from dynax.model.equivalence import vanishing_parameters as vanishing_parameters
 from dynax.operators.compliance import body_compliances as body_compliances
 from dynax.operators.compliance import operational_compliance as operational_compliance
 from dynax.operators.determinant import fixman_potential as fixman_potential
