@@ -55,8 +55,11 @@ def _check(options: argparse.Namespace) -> int:
     depth = int(model.topology.depths.max(initial=0))
     limited = int(np.sum(np.isfinite(np.asarray(model.position_limits)).any(axis=1)))
     print(f"depth {depth}, {len(model.frame_names)} frames, {limited} limited coordinates")
-    for follower, source in model.couplings:
-        print(f"coupling: {follower!r} follows {source!r}")
+    for follower, *sources in model.couplings:
+        print(f"gear: {follower!r} follows {', '.join(map(repr, sources))}" if sources else f"held: {follower!r}")
+    for loop in model.structure.loops:
+        one, two = ("world" if k < 0 else model.body_names[k] for k in (loop.predecessor, loop.successor))
+        print(f"loop: {loop.name!r} holds {two!r} to {one!r}")
     print("nothing odd found" if not model.report else f"{len(model.report)} findings:")
     for finding in model.report:
         print(f"  {finding}")

@@ -120,3 +120,70 @@ def test_builder_round_trip():
     assert again.structure == model.structure
     for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-15)
+
+
+# With loops and gears.
+
+
+@pytest.fixture
+def compile_quickly():
+    """XLA's optimiser off: these tests compile much and run little."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def linkage(**options) -> dx.ModelBuilder:
+    """Two arms on a bus, their tips pinned together, and a panel that follows one of them."""
+    builder = satellite(dx.Revolute((0, 1, 1)), **options)
+    builder.body("other", parent="bus", joint=dx.Spherical(), placement=pose(5), inertia=link(5))
+    builder.frame("grip", body="other", placement=pose(6))
+    ends = {"predecessor_placement": pose(7), "successor_placement": pose(8)}
+    builder.loop("pin", predecessor="camera", successor="grip", joint=dx.Spherical(), **ends)
+    return builder.gear("panel_joint", "arm_joint", ratio=0.5, offset=0.1)
+
+
+def residual_at(model: dx.Model, like: dx.Model, q) -> np.ndarray:
+    """The residual where joints stand as they do in another model at `q`."""
+    own = dx.neutral(model)
+    for joint in set(model.joint_names) & set(like.joint_names):
+        own = own.at[model.q_slice(joint)].set(q[like.q_slice(joint)])
+    return np.asarray(dx.constraint_residual(model, own))
+
+
+def test_loops_and_gears_stay_when_the_model_is_edited(compile_quickly):
+    model = linkage().build()
+    q = dx.random_configuration(model, jax.random.key(1))
+    expected = np.asarray(dx.constraint_residual(model, q))
+    np.testing.assert_allclose(dx.constraint_residual(dx.to_builder(model).build(), q), expected, atol=1e-14)
+    # Another root: the loop ties the same frames.
+    turned = dx.change_root(model, "hand")
+    np.testing.assert_allclose(residual_at(turned, model, q), expected, atol=1e-12)
+    # A joint of the loop welded where it stands.
+    fixed = dx.fix_joints(model, {"hand_joint": q[model.q_slice("hand_joint")]})
+    assert fixed.couplings == model.couplings
+    np.testing.assert_allclose(residual_at(fixed, model, q), expected, atol=1e-12)
+
+
+def test_a_subtree_takes_its_loops_and_gears_along():
+    model = linkage().build()
+    assert dx.remove_subtree(model, "hand").loop_names == ()
+    assert dx.remove_subtree(model, "hand").couplings == model.couplings
+    assert dx.remove_subtree(model, "panel").couplings == ()
+    assert dx.remove_subtree(model, "panel").loop_names == ("pin",)
+    rigid = dx.fix_joints(model, ("arm_joint", "hand_joint", "other_joint"))
+    assert rigid.loop_names == ()  # both ends of the pin are on the bus now
+
+
+def test_attached_loops_and_gears_are_those_of_the_part(compile_quickly):
+    part = linkage(root=dx.Revolute((0, 0, 1))).build()
+    base = satellite(dx.Revolute((0, 1, 0))).build()
+    whole = dx.attach(base, part, body="camera", placement=pose(9), prefix="part/")
+    assert whole.loop_names == ("part/pin",)
+    assert whole.couplings == (("part/panel_joint", "part/arm_joint"),)
+    q = dx.random_configuration(part, jax.random.key(2))
+    own = dx.random_configuration(whole, jax.random.key(3))
+    for joint in part.joint_names:
+        own = own.at[whole.q_slice("part/" + joint)].set(q[part.q_slice(joint)])
+    np.testing.assert_allclose(dx.constraint_residual(whole, own), dx.constraint_residual(part, q), atol=1e-12)

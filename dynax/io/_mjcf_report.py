@@ -9,42 +9,11 @@ import numpy as np
 from dynax.io._mujoco_names import BALL, FREE, actuators_on_joints
 from dynax.model.builder import ModelBuilder
 
-_CONNECT, _WELD, _JOINT, _TENDON = range(4)
-_BODY_OBJECT = 1
-
 
 def note_everything_unused(builder: ModelBuilder, m: Any, bodies: list[str], joints: list[str]) -> None:
-    """Fill the report, and record the equality constraints that are linear in two joints as couplings.
-
-    **Arguments:** the compiled model `m`, and the names its bodies and joints have here.
-    """
-    for e in range(m.neq):
-        _equality(builder, m, e, bodies, joints)
+    """Fill the report. **Arguments:** the compiled model `m`, and the names its bodies and joints have here."""
     _joints(builder, m, joints)
     _once(builder, m, bodies)
-
-
-def _equality(builder: ModelBuilder, m: Any, e: int, bodies: list[str], joints: list[str]) -> None:
-    kind, one, two = int(m.eq_type[e]), int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
-    label = f"equality {m.equality(e).name or e!r}"
-    if not m.eq_active0[e]:
-        builder.note(label, "is switched off in the file; ignored")
-    elif kind == _JOINT and two < 0:
-        value = m.eq_data[e, 0] + m.qpos0[m.jnt_qposadr[one]]
-        builder.note(label, f"holds joint {joints[one]!r} at {value:g}; not enforced, the joint stays free")
-    elif kind == _JOINT and not m.eq_data[e, 2:5].any():
-        start_one, start_two = (m.qpos0[m.jnt_qposadr[j]] for j in (one, two))
-        offset, ratio = m.eq_data[e, :2]
-        builder.couple(joints[one], joints[two], ratio=ratio, offset=offset + start_one - ratio * start_two)
-        builder.note(label, f"couples joint {joints[one]!r} to {joints[two]!r}; it stays free until constraints exist")
-    elif kind == _JOINT:
-        builder.note(label, f"is a polynomial between joints {joints[one]!r} and {joints[two]!r}; not enforced")
-    elif kind in (_CONNECT, _WELD):
-        names = bodies if m.eq_objtype[e] == _BODY_OBJECT else [m.site(s).name or f"site {s}" for s in range(m.nsite)]
-        what = "connects" if kind == _CONNECT else "welds"
-        builder.note(label, f"{what} {names[one]!r} and {names[two]!r}; not enforced")
-    else:
-        builder.note(label, "is on tendons; not enforced" if kind == _TENDON else "is on a flexible body; not enforced")
 
 
 def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:

@@ -13,7 +13,9 @@ Defaults, compiler options, includes and inertia from geoms are therefore exactl
 | armature and damping of actuators on joints | added to the joint's, times the square of the gear |
 | sites with a name | frames |
 | `<option gravity>`, and the flags gravity, spring, damper, frictionloss | obeyed |
-| equality constraints | reported; linear ones between two joints are couplings |
+| equality constraints `connect` and `weld` | loops, exact ones |
+| equality constraints `joint` | gears; of a joint alone, a joint that is held |
+| equality constraints of tendons and flexible bodies, and those switched off | reported |
 | keyframes | `dx.keyframes` |
 | contacts, tendons, actuators, fluids, gravity compensation, mocap bodies, flexible bodies, plugins | reported |
 | meshes, height fields, textures, sensors, cameras, lights | ignored; a mesh file is read only if an inertia needs it |
@@ -29,6 +31,8 @@ import jax
 import numpy as np
 
 from dynax.io._mjcf_compile import compile_mjcf, import_mujoco
+from dynax.io._mjcf_equality import add_equalities
+from dynax.io._mjcf_pose import matrix_of, pose_of, transform
 from dynax.io._mjcf_report import note_everything_unused
 from dynax.io._mujoco_names import BALL, FREE, HINGE, SLIDE, actuators_on_joints, body_names, joint_names, unused
 from dynax.io.convert import MujocoConverter
@@ -61,6 +65,8 @@ def read_mjcf(text: str | bytes, *, file: str | None) -> ModelBuilder:
     for b in range(1, mj_model.nbody):
         _add_body(builder, source, b, leaves)
     _add_sites(builder, source)
+    off = source.off(disabled.mjDSBL_EQUALITY) or source.off(disabled.mjDSBL_CONSTRAINT)
+    add_equalities(builder, mj_model, source.bodies, source.joints, off=off)
     note_everything_unused(builder, mj_model, source.bodies, source.joints)
     return builder
 
@@ -105,7 +111,7 @@ def _add_body(builder: ModelBuilder, source: _Source, b: int, leaves: list[dict[
     """
     m, name = source.mj_model, source.bodies[b]
     parent = source.bodies[m.body_parentid[b]] if m.body_parentid[b] else WORLD
-    placement = _pose(m.body_quat[b], m.body_pos[b])
+    placement = pose_of(m.body_quat[b], m.body_pos[b])
     first, count = int(m.body_jntadr[b]), int(m.body_jntnum[b])
     inertia = _inertia(m, b)
     if not count:
@@ -148,16 +154,16 @@ def _before_reference(m: Any, j: int, placement: Transform) -> Transform:
     if kind == BALL or back == 0.0:
         return placement
     if kind == SLIDE:
-        return placement @ _transform(np.eye(3), back * axis)
+        return placement @ transform(np.eye(3), back * axis)
     mujoco, quaternion = import_mujoco(), np.zeros(4)
     mujoco.mju_axisAngle2Quat(quaternion, axis, back)
-    turn, anchor = _matrix(quaternion), m.jnt_pos[j]
-    return placement @ _transform(turn, anchor - turn @ anchor)
+    turn, anchor = matrix_of(quaternion), m.jnt_pos[j]
+    return placement @ transform(turn, anchor - turn @ anchor)
 
 
 def _inertia(m: Any, b: int) -> SpatialInertia:
     """Mass, centre and tensor in the body's axes: MuJoCo keeps the principal moments and their axes."""
-    axes = _matrix(m.body_iquat[b])
+    axes = matrix_of(m.body_iquat[b])
     tensor = axes @ np.diag(m.body_inertia[b]) @ axes.T
     return SpatialInertia(float(m.body_mass[b]), np.array(m.body_ipos[b]), 0.5 * (tensor + tensor.T))
 
@@ -211,21 +217,4 @@ def _add_sites(builder: ModelBuilder, source: _Source) -> None:
             builder.note(f"site {name!r}", f"shares its name with a body; the frame is called {frame!r}")
         b = int(m.site_bodyid[s])
         body = source.bodies[b] if b else WORLD
-        builder.frame(frame, body=body, placement=_pose(m.site_quat[s], m.site_pos[s]))
-
-
-# Small geometry, in NumPy: reading a file starts no JAX backend.
-
-
-def _matrix(quaternion: np.ndarray) -> np.ndarray:
-    matrix, unit = np.zeros(9), np.asarray(quaternion, dtype=np.float64)
-    import_mujoco().mju_quat2Mat(matrix, unit / np.linalg.norm(unit))
-    return matrix.reshape(3, 3)
-
-
-def _transform(rotation: np.ndarray, translation: np.ndarray) -> Transform:
-    return Transform(rotation, np.asarray(translation, dtype=np.float64))
-
-
-def _pose(quaternion: np.ndarray, position: np.ndarray) -> Transform:
-    return _transform(_matrix(quaternion), np.array(position))
+        builder.frame(frame, body=body, placement=pose_of(m.site_quat[s], m.site_pos[s]))

@@ -18,20 +18,21 @@ import numpy as np
 
 import dynax.joints
 from dynax.errors import ModelError
-from dynax.joints import AbstractJoint
+from dynax.io._polynomial import Polynomial
+from dynax.joints import AbstractJoint, Distance, JointClosure
 from dynax.model import Model
-from dynax.model.structure import Finding, Structure
+from dynax.model.structure import Finding, Loop, Structure
 from dynax.spatial import Transform
 from dynax.topology import Topology
 
-FORMAT, VERSION = "dynax model", 1
+FORMAT, VERSION = "dynax model", 2
 
 _JOINTS: dict[str, type[AbstractJoint]] = {
     name: value
     for name, value in vars(dynax.joints).items()
     if isinstance(value, type) and issubclass(value, AbstractJoint) and value is not AbstractJoint
 }
-_POSES = ("placements", "hinges", "frames")
+_POSES = ("placements", "hinges", "frames", "loop_predecessors", "loop_successors")
 _SPECIAL = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
@@ -40,11 +41,14 @@ def save(model: Model, path: str | os.PathLike) -> None:
 
     **Arguments:**
 
-    - `model`: any model whose joints are of dynax's own types. A `Driven` or `UserJoint` holds a function, which a file
-      cannot: `ModelError`. Leaves may have batch axes in front.
+    - `model`: any model whose joints and loops are of dynax's own types. A `Driven` or `UserJoint`, a condition or a
+      cam holds a function, which a file cannot: `ModelError`; a polynomial from an MJCF it can. Leaves may have batch
+      axes in front.
     - `path`: where to; a suffix such as `.json` is the caller's choice. A file that exists is replaced.
     """
     s = model.structure
+    for condition in s.conditions:
+        raise ModelError("is a function, which a file cannot hold", element=f"condition {condition.name!r}")
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -56,7 +60,8 @@ def save(model: Model, path: str | os.PathLike) -> None:
             )
         ],
         "frames": [{"name": n, "body": b} for n, b in zip(s.frame_names, s.frame_bodies, strict=True)],
-        "couplings": [{"joint": follower, "source": source} for follower, source in s.couplings],
+        "loops": [_written_loop(loop) for loop in s.loops],
+        "couplings": [_written_gear(*gear) for gear in zip(s.couplings, s.coupling_functions, strict=True)],
         "report": [finding._asdict() for finding in s.report],
         "leaves": {name: _written_array(leaf) for name, leaf in _leaves(model).items()},
     }
@@ -88,9 +93,11 @@ def read_saved(text: str | bytes, *, file: str | None) -> Model:
 def _read(document: Any) -> Model:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError(f'is not a saved model: it has no "format": "{FORMAT}"')
+    if document["version"] == 1:
+        document = _from_version_1(document)
     if document["version"] != VERSION:
         raise ModelError(
-            f"has version {document['version']} of the format; this dynax reads version {VERSION}",
+            f"has version {document['version']} of the format; this dynax reads version {VERSION} and those before it",
             hint="update dynax, or save the model again",
         )
     bodies, frames = document["bodies"], document["frames"]
@@ -102,13 +109,27 @@ def _read(document: Any) -> Model:
         joint_names=tuple(_text(body["joint_name"]) for body in bodies),
         frame_names=_names(frames, "name", taken=_names(bodies, "name")),
         frame_bodies=tuple(_body(frame, len(bodies)) for frame in frames),
-        couplings=tuple((_text(c["joint"]), _text(c["source"])) for c in document["couplings"]),
+        loops=tuple(_read_loop(loop, len(bodies)) for loop in document["loops"]),
+        couplings=tuple((_text(c["joint"]), *map(_text, c["sources"])) for c in document["couplings"]),
+        coupling_functions=tuple(_read_function(c) for c in document["couplings"]),
         report=tuple(Finding(**finding) for finding in document["report"]),
     )
-    for joint in (joint for pair in structure.couplings for joint in pair):
+    for joint in (joint for gear in structure.couplings for joint in gear):
         if joint not in structure.joint_names:
             raise ModelError("is coupled but there is no such joint", element=f"joint {joint!r}")
     return _with_leaves(structure, document["leaves"])
+
+
+def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew no loops, and gears of one source only."""
+    gears = [{"joint": gear["joint"], "sources": [gear["source"]]} for gear in document["couplings"]]
+    shapes = {"loop_parameters": [0]}
+    for name in ("loop_predecessors", "loop_successors"):
+        shapes[f"{name}.rotation"], shapes[f"{name}.translation"] = [0, 3, 3], [0, 3]
+    dtype = document["leaves"]["gravity"]["dtype"]
+    nothing = {name: {"dtype": dtype, "shape": shape, "values": []} for name, shape in shapes.items()}
+    leaves = {**document["leaves"], **nothing}
+    return {**document, "version": VERSION, "loops": [], "couplings": gears, "leaves": leaves}
 
 
 def _with_leaves(structure: Structure, written: dict[str, Any]) -> Model:
@@ -141,7 +162,7 @@ def _leaves(model: Model) -> dict[str, Any]:
 def _shapes(structure: Structure) -> dict[str, tuple[int, ...]]:
     """The shape of each leaf of a model that is not batched."""
     t = structure.topology
-    n, frames, couplings = t.num_bodies, len(structure.frame_names), len(structure.couplings)
+    n, frames, loops = t.num_bodies, len(structure.frame_names), len(structure.loops)
     shapes: dict[str, tuple[int, ...]] = {
         "gravity": (3,),
         "time": (),
@@ -152,12 +173,13 @@ def _shapes(structure: Structure) -> dict[str, tuple[int, ...]]:
         "inertia": (n, 6),
         "spring_reference": (t.nq,),
         "position_limits": (t.nq, 2),
-        "coupling_ratio": (couplings,),
-        "coupling_offset": (couplings,),
+        "loop_parameters": (sum(len(loop.closure.parameters) for loop in structure.loops),),
+        "coupling_ratio": (sum(map(_ratios, structure.couplings, structure.coupling_functions)),),
+        "coupling_offset": (len(structure.couplings),),
     }
     for name in ("armature", "damping", "friction_loss", "stiffness", "velocity_limits", "effort_limits"):
         shapes[name] = (t.nv,)
-    for name, count in zip(_POSES, (n, n, frames), strict=True):
+    for name, count in zip(_POSES, (n, n, frames, loops, loops), strict=True):
         shapes[f"{name}.rotation"], shapes[f"{name}.translation"] = (count, 3, 3), (count, 3)
     return shapes
 
@@ -181,6 +203,54 @@ def _read_array(written: dict[str, Any], shape: tuple[int, ...], label: str) -> 
     if len(numbers) != np.prod(given, dtype=int):
         raise ModelError(f"has {len(numbers)} values for shape {given}", element=label)
     return jnp.asarray(np.array(numbers, np.float64).astype(dtype).reshape(given))
+
+
+# Loops and gears.
+
+
+def _written_loop(loop: Loop) -> dict[str, Any]:
+    closure = loop.closure
+    label = f"the joint of loop {loop.name}"
+    if isinstance(closure, JointClosure):
+        written = {"joint": _written_joint(closure.joint, label)}
+    elif isinstance(closure, Distance):
+        written = {"distance": True}
+    else:
+        raise ModelError(f"is closed by {closure!r}, which is not one of dynax's own", element=f"loop {loop.name!r}")
+    return {"name": loop.name, "predecessor": loop.predecessor, "successor": loop.successor, **written}
+
+
+def _read_loop(written: dict[str, Any], count: int) -> Loop:
+    name = _text(written["name"])
+    ends = _whole(written["predecessor"]), _whole(written["successor"])
+    if not all(-1 <= end < count for end in ends):
+        raise ModelError(f"joins bodies {ends}, of {count}", element=f"loop {name!r}")
+    if "joint" in written:
+        return Loop(name, *ends, JointClosure(_read_joint(written["joint"], name)))
+    return Loop(name, *ends, Distance())
+
+
+def _ratios(joints: tuple[str, ...], function: Any) -> int:
+    """How many ratios a gear has."""
+    return len(joints) - 1 if function is None else 1
+
+
+def _written_gear(joints: tuple[str, ...], function: Any) -> dict[str, Any]:
+    written = {"joint": joints[0], "sources": list(joints[1:])}
+    if isinstance(function, Polynomial):
+        return {**written, "polynomial": list(function.coefficients), "center": function.center}
+    if function is not None:
+        raise ModelError("follows a function, which a file cannot hold", element=f"joint {joints[0]!r}")
+    return written
+
+
+def _read_function(written: dict[str, Any]) -> Polynomial | None:
+    if "polynomial" not in written:
+        return None
+    numbers = [*written["polynomial"], written["center"]]
+    if any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers) or len(written["sources"]) != 1:
+        raise ModelError("follows something else than a polynomial of one joint", element=f"joint {written['joint']!r}")
+    return Polynomial(tuple(float(x) for x in numbers[:-1]), float(numbers[-1]))
 
 
 # Joints: the name of the class and those of its fields that are not at their default.

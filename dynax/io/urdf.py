@@ -14,7 +14,7 @@ has one meaning is loaded as written and noted in the model's report.
 | one-per-parent element (`<origin>`, `<axis>`, `<limit>`, `<inertial>`, ..) given twice | error |
 | `<mimic>` of an unknown joint, of itself, or without exactly one freedom at both ends | error |
 | `<mimic>` on a fixed joint | ignored, noted |
-| `<mimic>` otherwise | a coupling of the model, noted: the joint stays free until constraints are enforced |
+| `<mimic>` otherwise | a gear of the model, noted: rollouts keep it, `forward_dynamics` takes the tree alone |
 | revolute or prismatic without `<limit>`, or without its `velocity` or `effort` | unlimited, noted |
 | `lower` or `upper` absent in `<limit>` | 0, as the format says |
 | range of a single point; velocity or effort limit of zero | as written, noted |
@@ -287,7 +287,7 @@ def _magnitude(element: Element, name: str) -> float:
 
 
 def _couple(builder: ModelBuilder, tree: Tree, joint: Joint) -> None:
-    """A mimic joint becomes a coupling `q = multiplier q_source + offset`."""
+    """A mimic joint becomes a gear `q = multiplier q_source + offset`."""
     element, label = joint.element.child("mimic"), joint.element.label
     if element is None or joint.name is None:
         return
@@ -306,8 +306,8 @@ def _couple(builder: ModelBuilder, tree: Tree, joint: Joint) -> None:
                 hint=f"couple joints of type {', '.join(_ONE_FREEDOM)}",
             )
     ratio, offset = element.number_or("multiplier", 1.0), element.number_or("offset", 0.0)
-    builder.couple(joint.name, source, ratio=ratio, offset=offset)
-    builder.note(label, f"mimics joint '{source}'; it stays free until constraints are enforced", line=element.line)
+    builder.gear(joint.name, source, ratio=ratio, offset=offset)
+    builder.note(label, f"mimics joint '{source}'; a gear, which forward_dynamics leaves out", line=element.line)
 
 
 # What the reader does not use, and how it speaks.

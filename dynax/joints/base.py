@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynax.spatial import Mat3, Motion, Scalar, Vec3
+from dynax.joints.nearest import borne_error, forces_borne, gauss_newton
+from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
 
 Coordinates = tuple[Scalar, ...]
 
@@ -145,6 +146,26 @@ class AbstractJoint(abc.ABC):
     def sample(self, uniform: Coordinates) -> Coordinates:
         """A configuration from `nq` numbers uniform in (-1, 1)."""
         return uniform
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        """The configuration whose pose is nearest to the given one; exact where the joint can reach it.
+
+        By default from the neutral configuration, by Gauss-Newton steps on the error of the pose.
+        """
+        return gauss_newton(self, rotation, translation, parameters, time)
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        """How far a pose is from what the joint allows, `6 - nv` entries (section 8.3).
+
+            X = X_J(q) X_err      q the coordinates nearest to X      X_err = exp(d)      delta = T(q)^T d
+
+        To first order; near what is allowed it changes at the rate `T^T v_J` (eq. 8.27).
+        """
+        return borne_error(self, rotation, translation, parameters, time)
+
+    def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
+        """The forces `T` the joint bears, in successor axes: `6 - nv` of them, `T^T S = 0` (section 3.5)."""
+        return forces_borne(self, q, parameters, time)
 
     def __repr__(self) -> str:
         return type(self).__name__

@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from dynax.joints.base import AxisJoint, Coordinates, constant_columns
+from dynax.joints.nearest import angle_about_z, tilt_error
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
 
@@ -30,3 +31,10 @@ class Cylindrical(AxisJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], uniform[1]
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        return angle_about_z(rotation), translation.z
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        aside = rotation.transpose_apply(Vec3(translation.x, translation.y, jnp.zeros_like(translation.z)))
+        return (*tilt_error(rotation), aside.x, aside.y)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns, frame_along, unit_vector
+from dynax.joints.nearest import angle_about_z, tilt_error
 from dynax.spatial import Mat3, Motion, Scalar, Vec3, exp_translation, log_translation
 
 
@@ -66,3 +67,9 @@ class Planar(AbstractJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], uniform[1], uniform[2]
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        return angle_about_z(rotation), translation.x, translation.y
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        return (*tilt_error(rotation), translation.z)

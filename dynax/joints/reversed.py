@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, JointMotion
-from dynax.spatial import Mat3, Motion, Scalar, Vec3
+from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +94,17 @@ class Reversed(AbstractJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return self.joint.sample(uniform)
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        return self.joint.nearest(rotation.T, -rotation.transpose_apply(translation), parameters, time)
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        return self.joint.gap(rotation.T, -rotation.transpose_apply(translation), parameters, time)
+
+    def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
+        rotation, translation = self.joint.pose(q, parameters, time)
+        borne = self.joint.complement(q, parameters, time)
+        return tuple(-force.rotate(rotation).shift_to_parent(translation) for force in borne)
 
     def __repr__(self) -> str:
         return f"Reversed({self.joint!r})"

@@ -7,10 +7,12 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, finite_number, frame_along, unit_vector
+from dynax.joints.nearest import angle_about_z, constant_forces
 from dynax.joints.spherical import turn, uniform_rotation
-from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3
+from dynax.spatial import Force, Mat3, Motion, Quaternion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +64,18 @@ class _Pinion(AbstractJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return (jnp.pi * uniform[0],)
+
+    def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
+        zero, c, s = jnp.zeros_like(q[0]), jnp.cos(q[0]), jnp.sin(q[0])
+        along = Force(Vec3(zero, zero, zero - parameters[0]), Vec3(c, -s, zero))
+        return (*constant_forces((0, 1, 5)), Force(Vec3.zero(zero), Vec3(s, c, zero)), along)
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        # The turns are told by the way.
+        angle, radius = angle_about_z(rotation), parameters[0]
+        rolls = radius != 0.0
+        turns = jnp.round((translation.x / jnp.where(rolls, radius, 1.0) - angle) / (2.0 * jnp.pi))
+        return (angle + 2.0 * jnp.pi * jnp.where(rolls, lax.stop_gradient(turns), 0.0),)
 
 
 @dataclass(frozen=True, repr=False)

@@ -44,6 +44,14 @@ class Spherical(AbstractJoint):
     def sample(self, uniform: Coordinates) -> Coordinates:
         return uniform_rotation(uniform[:3])
 
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        r = Quaternion.from_matrix(rotation)
+        return r.w, r.x, r.y, r.z
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        shift = rotation.transpose_apply(translation)
+        return shift.x, shift.y, shift.z
+
 
 def turn(q: Quaternion, v: Vec3) -> Coordinates:
     """`q exp(v)`, scaled to unit length so that rounding does not add up over many steps (section 4.5)."""

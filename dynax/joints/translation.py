@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
+from dynax.joints.nearest import turn_error
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
 
@@ -24,3 +25,10 @@ class Translation(AbstractJoint):
 
     def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> None:
         return None
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        return translation.x, translation.y, translation.z
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        turn = turn_error(rotation)
+        return turn.x, turn.y, turn.z

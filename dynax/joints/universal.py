@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, frame_along, unit_vector
-from dynax.spatial import Mat3, Motion, Scalar, Vec3
+from dynax.joints.nearest import constant_forces
+from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,3 +54,15 @@ class Universal(AbstractJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], jnp.pi * uniform[1]
+
+    def nearest(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> Coordinates:
+        return jnp.arctan2(-rotation.xy, rotation.yy), jnp.arctan2(-rotation.zx, rotation.zz)
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        shift = rotation.transpose_apply(translation)
+        return rotation.zy, shift.x, shift.y, shift.z
+
+    def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
+        still = Vec3.zero(q[1])
+        moment = Force(Vec3(jnp.cos(q[1]), still.y, jnp.sin(q[1])), still)
+        return (moment, *constant_forces((3, 4, 5)))

@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from dynax.joints.base import AbstractJoint, Coordinates, JointMotion
+from dynax.joints.nearest import turn_error
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 
 
@@ -25,3 +26,7 @@ class Weld(AbstractJoint):
     def motion(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> JointMotion:
         rotation, translation = self.pose(q, parameters, time)
         return JointMotion(rotation, translation, (), Motion.zero(time), None)
+
+    def gap(self, rotation: Mat3, translation: Vec3, parameters: Coordinates, time: Scalar) -> tuple[Scalar, ...]:
+        turn, shift = turn_error(rotation), rotation.transpose_apply(translation)
+        return turn.x, turn.y, turn.z, shift.x, shift.y, shift.z

@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.joints import AbstractJoint, Weld
+from dynax.model.closures import WORLD, ClosureBuilder, checked_pose
 from dynax.model.model import Model
 from dynax.model.structure import Finding, Structure, close_names
 from dynax.spatial import SpatialInertia, Transform
 from dynax.topology import Topology
-
-WORLD = "world"
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,8 @@ class FrameRecord:
     placement: Transform
 
 
-@dataclass(frozen=True)
-class CouplingRecord:
-    joint: str
-    source: str
-    ratio: float
-    offset: float
-
-
 @dataclass
-class ModelBuilder:
+class ModelBuilder(ClosureBuilder):
     """Collects bodies and frames, then `build` makes the immutable model.
 
     **Arguments:**
@@ -73,7 +64,6 @@ class ModelBuilder:
     name: str = "model"
     bodies: dict[str, BodyRecord] = field(default_factory=dict, init=False, repr=False)
     frames: dict[str, FrameRecord] = field(default_factory=dict, init=False, repr=False)
-    couplings: list[CouplingRecord] = field(default_factory=list, init=False, repr=False)
     findings: list[Finding] = field(default_factory=list, init=False, repr=False)
     _moving_joints: set[str] = field(default_factory=set, init=False, repr=False)
 
@@ -133,7 +123,7 @@ class ModelBuilder:
             parent=parent,
             joint=joint.canonical,
             joint_name=joint_name,
-            placement=_pose(placement, label),
+            placement=checked_pose(placement, label),
             hinge=Transform(joint.frame, _vector(anchor, 3, "`anchor`", label)),
             parameters=tuple(float(p) for p in joint.parameters),
             inertia=self._checked_inertia(inertia, label),
@@ -154,12 +144,7 @@ class ModelBuilder:
         self._check_name(name, label)
         if body != WORLD and body not in self.bodies:
             raise ModelError(close_names(body, (WORLD, *self.bodies), "body"), element=label)
-        self.frames[name] = FrameRecord(name, body, _pose(placement, label))
-        return self
-
-    def couple(self, joint: str, source: str, *, ratio: float = 1.0, offset: float = 0.0) -> ModelBuilder:
-        """Record that `q[joint] = ratio * q[source] + offset` is meant; it is stored and reported, not enforced."""
-        self.couplings.append(CouplingRecord(joint, source, float(ratio), float(offset)))
+        self.frames[name] = FrameRecord(name, body, checked_pose(placement, label))
         return self
 
     def note(self, element: str, message: str, *, line: int | None = None) -> ModelBuilder:
@@ -188,6 +173,11 @@ class ModelBuilder:
         for record in self.frames.values():
             carrier, pose = home[record.body]
             frames.append((record.name, carrier, pose @ record.placement))
+        closures = self._closures(
+            home | {name: (carrier, pose) for name, carrier, pose in frames},
+            {r.joint_name: r.joint for r in moving},
+            [r.joint_name for r in self.bodies.values() if r.name not in index],
+        )
         merged = [SpatialInertia.from_parameters(p) for p in inertia]
         topology = Topology([home[r.parent][0] for r in moving], [r.joint for r in moving])
         structure = Structure(
@@ -197,7 +187,10 @@ class ModelBuilder:
             joint_names=tuple(r.joint_name for r in moving),
             frame_names=tuple(name for name, _, _ in frames),
             frame_bodies=tuple(carrier for _, carrier, _ in frames),
-            couplings=self._checked_couplings(moving),
+            loops=closures.loops,
+            couplings=closures.couplings,
+            coupling_functions=closures.coupling_functions,
+            conditions=closures.conditions,
             report=tuple(self.findings) + tuple(_massless_tips(moving, merged, topology)),
         )
         return Model(
@@ -221,8 +214,11 @@ class ModelBuilder:
             velocity_limits=_leaf([r.velocity_limits for r in moving]),
             effort_limits=_leaf([r.effort_limits for r in moving]),
             frames=_stack_poses([pose for _, _, pose in frames]),
-            coupling_ratio=jnp.asarray([c.ratio for c in self.couplings], float),
-            coupling_offset=jnp.asarray([c.offset for c in self.couplings], float),
+            loop_predecessors=_stack_poses(closures.predecessors),
+            loop_successors=_stack_poses(closures.successors),
+            loop_parameters=_leaf(closures.parameters),
+            coupling_ratio=_leaf(closures.ratios),
+            coupling_offset=jnp.asarray(closures.offsets, float),
             structure=structure,
         )
 
@@ -258,14 +254,6 @@ class ModelBuilder:
                 "check the units, the point they refer to and the signs of the products of inertia",
             )
         return inertia
-
-    def _checked_couplings(self, moving: Sequence[BodyRecord]) -> tuple[tuple[str, str], ...]:
-        names = tuple(r.joint_name for r in moving)
-        for coupling in self.couplings:
-            for joint in (coupling.joint, coupling.source):
-                if joint not in names:
-                    raise ModelError(close_names(joint, names, "joint"), element=f"coupling of {coupling.joint!r}")
-        return tuple((c.joint, c.source) for c in self.couplings)
 
 
 def _massless_tips(
@@ -307,20 +295,6 @@ def _stack_poses(poses: Sequence[Transform]) -> Transform:
     rotation = np.reshape([np.asarray(p.rotation, dtype=np.float64) for p in poses], (-1, 3, 3))
     translation = np.reshape([np.asarray(p.translation, dtype=np.float64) for p in poses], (-1, 3))
     return Transform(jnp.asarray(rotation, float), jnp.asarray(translation, float))
-
-
-def _pose(placement: Transform | None, label: str) -> Transform:
-    if placement is None:
-        return Transform.identity()
-    rotation = np.asarray(placement.rotation, dtype=np.float64)
-    translation = np.asarray(placement.translation, dtype=np.float64)
-    if rotation.shape != (3, 3) or translation.shape != (3,):
-        raise ModelError(f"`placement` has shapes {rotation.shape} and {translation.shape}", element=label)
-    if not (np.all(np.isfinite(rotation)) and np.all(np.isfinite(translation))):
-        raise ModelError("`placement` is not finite", element=label)
-    if np.max(np.abs(rotation @ rotation.T - np.eye(3))) > 1e-5 or np.linalg.det(rotation) < 0.0:
-        raise ModelError("the rotation of `placement` is not a rotation matrix", element=label)
-    return Transform(rotation, translation)
 
 
 def _vector(value: ArrayLike, size: int, what: str, label: str, *, finite: bool = True) -> np.ndarray:

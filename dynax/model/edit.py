@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.joints import AbstractJoint, Free, Reversed, Weld
-from dynax.model.builder import WORLD, BodyRecord, CouplingRecord, FrameRecord, ModelBuilder
+from dynax.model.builder import WORLD, BodyRecord, FrameRecord, ModelBuilder
+from dynax.model.closures import GearRecord, LoopRecord
 from dynax.model.model import Model
 from dynax.spatial import SpatialInertia, Transform
 
@@ -53,9 +54,25 @@ def to_builder(model: Model) -> ModelBuilder:
     for k, name in enumerate(model.frame_names):
         pose = Transform(leaf(model.frames.rotation)[k], leaf(model.frames.translation)[k])
         builder.frames[name] = FrameRecord(name, name_of(model.structure.frame_bodies[k]), pose)
-    for k, (joint, source) in enumerate(model.couplings):
-        ratio, offset = float(model.coupling_ratio[k]), float(model.coupling_offset[k])
-        builder.couplings.append(CouplingRecord(joint, source, ratio, offset))
+    start = 0
+    for k, loop in enumerate(model.structure.loops):
+        own = slice(start, start := start + len(loop.closure.parameters))
+        below, above = (
+            Transform(leaf(poses.rotation)[k], leaf(poses.translation)[k])
+            for poses in (model.loop_predecessors, model.loop_successors)
+        )
+        parameters = tuple(leaf(model.loop_parameters)[own].tolist())
+        builder.loops[loop.name] = LoopRecord(
+            loop.name, name_of(loop.predecessor), name_of(loop.successor), loop.closure, below, above, parameters
+        )
+    start = 0
+    for k, ((joint, *sources), function) in enumerate(
+        zip(model.couplings, model.structure.coupling_functions, strict=True)
+    ):
+        own = slice(start, start := start + (len(sources) if function is None else 1))
+        ratios, offset = tuple(leaf(model.coupling_ratio)[own].tolist()), float(model.coupling_offset[k])
+        builder.gears[joint] = GearRecord(joint, tuple(sources), ratios, offset, function)
+    builder.conditions.update((condition.name, condition) for condition in model.structure.conditions)
     builder.findings.extend(model.report)
     return builder
 
@@ -78,7 +95,7 @@ def fix_joints(model: Model, joints: Mapping[str, ArrayLike] | Sequence[str]) ->
             raise ModelError(f"needs {record.joint.nq} coordinates, got {np.shape(values)}", element=f"joint {joint!r}")
         pose = record.placement @ record.hinge @ joint_pose(record, values, float(model.time)) @ inverse(record.hinge)
         builder.bodies[record.name] = _welded(record, pose)
-    _keep_couplings(builder)
+    _keep_closures(builder)
     return builder.build()
 
 
@@ -90,7 +107,7 @@ def remove_subtree(model: Model, body: str) -> Model:
     for name in gone:
         del builder.bodies[name]
     builder.frames = {name: frame for name, frame in builder.frames.items() if frame.body not in gone}
-    _keep_couplings(builder)
+    _keep_closures(builder)
     return builder.build()
 
 
@@ -144,8 +161,22 @@ def attach(
         on_world = frame.body == WORLD
         pose = place @ frame.placement if on_world else frame.placement
         builder.frame(prefix + frame.name, body=body if on_world else prefix + frame.body, placement=pose)
-    for coupling in added.couplings:
-        builder.couple(prefix + coupling.joint, prefix + coupling.source, ratio=coupling.ratio, offset=coupling.offset)
+    for gear in added.gears.values():
+        sources = tuple(prefix + source for source in gear.sources)
+        builder.gear(prefix + gear.joint, sources, ratio=gear.ratios, offset=gear.offset, function=gear.function)
+    for loop in added.loops.values():
+        _check_free(prefix + loop.name, builder.loops, "loop")
+        ends = {}
+        for end in ("predecessor", "successor"):
+            name, pose = getattr(loop, end), getattr(loop, f"{end}_placement")
+            ends[end], ends[f"{end}_placement"] = (body, place @ pose) if name == WORLD else (prefix + name, pose)
+        builder.loops[prefix + loop.name] = replace(loop, name=prefix + loop.name, **ends)
+    for condition in added.conditions.values():
+        raise ModelError(
+            "is a function of the attached model alone",
+            element=f"condition {condition.name!r}",
+            hint="attach the model without it, and add it to a builder of the whole (dx.to_builder)",
+        )
     builder.findings.extend(f for f in added.findings if f not in builder.findings)
     return builder.build()
 
@@ -222,7 +253,24 @@ def _welded(record: BodyRecord, pose: Transform) -> BodyRecord:
     return replace(welded, parent=record.parent, inertia=record.inertia)
 
 
-def _keep_couplings(builder: ModelBuilder) -> None:
-    """Drop couplings of joints that are gone."""
+def _keep_closures(builder: ModelBuilder) -> None:
+    """Drop gears of joints and loops of bodies that are gone, and loops that two welds have made rigid."""
     left = {record.joint_name for record in builder.bodies.values() if not isinstance(record.joint, Weld)}
-    builder.couplings = [c for c in builder.couplings if c.joint in left and c.source in left]
+    builder.gears = {name: g for name, g in builder.gears.items() if left.issuperset((g.joint, *g.sources))}
+
+    def carrier(name: str) -> str:
+        while name != WORLD and isinstance(builder.bodies[name].joint, Weld):
+            name = builder.bodies[name].parent
+        return name
+
+    known = {WORLD, *builder.bodies}
+    builder.loops = {
+        name: loop
+        for name, loop in builder.loops.items()
+        if {loop.predecessor, loop.successor} <= known and carrier(loop.predecessor) != carrier(loop.successor)
+    }
+
+
+def _check_free(name: str, taken: Mapping[str, object], what: str) -> None:
+    if name in taken:
+        raise ModelError(f"there are two {what}s of this name", element=f"{what} {name!r}", hint="choose a prefix")

@@ -58,8 +58,14 @@ class Model:
     """Shape `(nv,)`."""
     frames: Transform
     """The named frames, each in the frame of the body it is fixed to."""
+    loop_predecessors: Transform
+    """Where each loop is closed, in the frame of the body that comes first (the world's for the world)."""
+    loop_successors: Transform
+    """The same in the frame of the other body."""
+    loop_parameters: jax.Array
+    """Lengths, pitches and radii of what closes the loops, in their order."""
     coupling_ratio: jax.Array
-    """For each coupling, `q[follower] = ratio * q[source] + offset`; kept as data, not enforced."""
+    """Gears: `q[follower] = sum of ratio * q[source] + offset`, a ratio for each source, gears in order."""
     coupling_offset: jax.Array
     structure: Structure
 
@@ -113,8 +119,18 @@ class Model:
         return self.structure.frame_names
 
     @property
-    def couplings(self) -> tuple[tuple[str, str], ...]:
+    def couplings(self) -> tuple[tuple[str, ...], ...]:
+        """Gears, mimic joints and differentials: the joint that follows, then those it follows."""
         return self.structure.couplings
+
+    @property
+    def constrained(self) -> bool:
+        """Whether loops, gears or conditions tie the joints of the tree together."""
+        return bool(self.structure.loops or self.structure.couplings or self.structure.conditions)
+
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        return tuple(loop.name for loop in self.structure.loops)
 
     @property
     def report(self) -> tuple[Finding, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from dynax.joints import AbstractClosure
 from dynax.topology import Topology
 
 
@@ -21,6 +23,23 @@ class Finding(NamedTuple):
         return f"{self.element}{place}: {self.message}"
 
 
+class Loop(NamedTuple):
+    """A loop: what holds a frame of one body (`successor`) to a frame of another (`predecessor`), -1 for the world."""
+
+    name: str
+    predecessor: int
+    successor: int
+    closure: AbstractClosure
+
+
+class Condition(NamedTuple):
+    """A user's own condition `function(model, q) == 0` of `size` entries."""
+
+    name: str
+    function: Callable
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """Names and topology, hashable, shared by all models that differ only in numbers."""
@@ -32,8 +51,12 @@ class Structure:
     frame_names: tuple[str, ...]
     frame_bodies: tuple[int, ...]
     """The body each frame is fixed to, -1 for the world."""
-    couplings: tuple[tuple[str, str], ...] = ()
-    """Pairs of joints `(follower, source)` whose coordinates are meant to be proportional."""
+    loops: tuple[Loop, ...] = ()
+    couplings: tuple[tuple[str, ...], ...] = ()
+    """Gears: joints `(follower, *sources)` whose coordinates are tied."""
+    coupling_functions: tuple[Callable | None, ...] = ()
+    """For each gear the function of its sources, `None` for a linear one."""
+    conditions: tuple[Condition, ...] = ()
     report: tuple[Finding, ...] = ()
     _hash: int = field(init=False, repr=False)
 
@@ -49,7 +72,10 @@ class Structure:
             self.joint_names,
             self.frame_names,
             self.frame_bodies,
+            self.loops,
             self.couplings,
+            self.coupling_functions,
+            self.conditions,
             self.report,
         )
 

@@ -323,23 +323,27 @@ TWO = """<worldbody><body name="a"><joint name="one" ref="20"/><geom size=".1"/>
 <body name="c"><joint name="round" type="ball" range="0 30" limited="true"/><geom size=".1"/></body></worldbody>"""
 
 
-def test_equality_constraints_are_reported_and_linear_ones_are_couplings():
-    model = dx.load(
-        f"""<mujoco>{TWO}<equality><joint name="gear" joint1="two" joint2="one" polycoef="0.5 3 0 0 0"/>
-        <joint name="cam" joint1="two" joint2="one" polycoef="0 1 2 0 0"/><joint name="lock" joint1="one"/>
-        <connect name="pin" body1="a" body2="b" anchor="0 0 0"/><weld name="glue" body1="a" body2="c"/>
-        <weld name="loose" body1="a" body2="c" active="false"/></equality></mujoco>"""
-    )
+def test_equality_constraints_that_are_left_out_are_reported():
+    text = f"""<mujoco>{TWO}<tendon><fixed name="t"><joint joint="one" coef="1"/></fixed></tendon><equality>
+        <joint name="gear" joint1="two" joint2="one" polycoef="0.5 3 0 0 0"/>
+        <joint name="again" joint1="two" polycoef="0 0 0 0 0"/><tendon name="cord" tendon1="t"/>
+        <weld name="loose" body1="a" body2="c" active="false"/><weld name="rigid" body1="hand" body2="world"/>
+        </equality></mujoco>"""
+    model = dx.load(text)
     # MuJoCo: two - 0.1 = 0.5 + 3 (one - 20 degrees)
     assert model.couplings == (("two", "one"),)
+    assert model.loop_names == ()
     assert np.allclose(model.coupling_ratio, 3.0)
     assert np.allclose(model.coupling_offset, 0.6 - 3 * np.deg2rad(20))
     found = {f.element: f.message for f in model.report}
     for name, words in {
-        "gear": "couples joint 'two' to 'one'", "cam": "polynomial", "lock": "holds joint 'one'",
-        "pin": "connects 'a' and 'b'", "glue": "welds 'a' and 'c'", "loose": "switched off",
+        "again": "follows another constraint", "loose": "switched off", "cord": "on tendons", "rigid": "do not move",
     }.items():  # fmt: skip
         assert words in found[f"equality {name!r}"]
+    assert "1 constraints, soft in MuJoCo" in found["equality"]
+    off = dx.load(text.replace("<tendon>", '<option><flag equality="disable"/></option><tendon>', 1))
+    assert not off.constrained
+    assert "switched off by a flag" in {f.element: f.message for f in off.report}["equality"]
 
 
 def test_what_is_not_used_is_reported_once():
@@ -394,3 +398,102 @@ def test_compile_reads_paths_and_text(tmp_path):
     path = tmp_path / "m.xml"
     path.write_text(EVERYTHING)
     assert compile_mjcf(*read_source(path)).name == compile_mjcf(EVERYTHING, None).name == "everything"
+
+
+# Loops and gears against MuJoCo's own constraint rows.
+
+TIED = """<mujoco><compiler angle="degree"/><default><geom type="box" size=".1 .07 .05"/></default>
+<worldbody>
+  <site name="hook" pos=".1 .2 1" euler="10 20 30"/>
+  <body name="pillar" pos="2 0 0" euler="0 0 30"><geom/></body>
+  <body name="one" pos="0 0 1" euler="20 0 0"><freejoint/><geom/><site name="ring" pos=".1 0 .1" euler="0 40 0"/></body>
+  <body name="two" pos="2 .5 0"><freejoint/><geom/></body>
+  <body name="three" pos="1 0 0"><freejoint/><geom/>
+    <body name="arm" pos="0 0 .3"><joint name="elbow" axis="1 1 0" ref="25"/><geom/>
+      <body name="tip" pos=".3 0 0"><geom/></body></body></body>
+  <body name="four" pos="1 1 0" euler="0 30 0"><freejoint/><geom/><site name="mark" pos="0 .1 0" euler="5 6 7"/></body>
+  <body name="five" pos="1.3 .9 .1"><freejoint/><geom/></body>
+  <body name="ten" pos="1 1.5 .3"><freejoint/><geom/><site name="spot" pos=".2 0 0" euler="0 0 50"/></body>
+  <body name="six" pos="-1 0 0"><joint name="slide" type="slide" axis="1 0 1" ref=".2"/><geom/>
+    <body name="seven"><joint name="turn" ref="15"/><geom/></body></body>
+  <body name="eight" pos="-2 0 0"><joint name="cam" type="slide" ref="-.1"/><geom/></body>
+  <body name="nine" pos="-2 1 0"><joint name="held" ref="35"/><geom/></body>
+</worldbody>
+<equality>
+  <connect name="hang" site1="hook" site2="ring"/>
+  <connect name="post" body1="pillar" body2="two" anchor=".2 .1 0"/>
+  <connect body1="three" body2="world" anchor=".1 .1 .1"/>
+  <weld name="hold" body1="tip" body2="four" anchor=".1 0 .2"/>
+  <weld name="turned" body1="four" body2="five" relpose=".1 .2 .1 .9 .1 .3 .2" anchor="0 .1 0" torquescale="0.1"/>
+  <weld name="sites" site1="mark" site2="spot"/>
+  <weld name="ball" body1="one" body2="two" torquescale="0"/>
+  <joint name="rack" joint1="slide" joint2="turn" polycoef=".3 .5 0 0 0"/>
+  <joint name="curve" joint1="cam" joint2="turn" polycoef=".1 .2 .3 -.1 .05"/>
+  <joint name="lock" joint1="held" polycoef=".4 0 0 0 0"/>
+</equality></mujoco>"""
+
+
+@pytest.fixture
+def compile_quickly():
+    """XLA's optimiser off: these tests compile much and run little."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def test_loops_and_gears_are_mujocos_constraints(rng, compile_quickly):
+    """Where one is closed so is the other, and their Jacobians have the same rows, up to how a loop's are combined."""
+    model, m = dx.load(TIED), mujoco.MjModel.from_xml_string(TIED)
+    m.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    data, convert, names = mujoco.MjData(m), dx.MujocoConverter(model, m), dx.constraint_names(model)
+    rows_of = {m.equality(e).name or f"equality_{e}": e for e in np.flatnonzero(m.eq_active0)}
+    assert set(names) == {*rows_of} - {"rack", "curve", "lock"} | {"slide", "cam", "held"}
+    own_name = {"rack": "slide", "curve": "cam", "lock": "held"}
+    for _ in range(2):
+        data.qpos[:] = m.qpos0
+        mujoco.mj_integratePos(m, data.qpos, 0.3 * rng.normal(size=m.nv), 1.0)
+        found = dx.assemble(model, convert.back(data.qpos).q)
+        assert float(found.error) < 1e-10
+        data.qpos[:] = convert.to(found.q).q
+        mujoco.mj_forward(m, data)
+        equality = np.flatnonzero(data.efc_type == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
+        assert np.max(np.abs(data.efc_pos[equality])) < 1e-9
+        turn = np.stack([convert.to(found.q, unit).v for unit in np.eye(m.nv)], axis=1)
+        matrix = np.asarray(dx.constraint_jacobian(model, found.q))
+        for name, e in rows_of.items():
+            theirs = data.efc_J.reshape(-1, m.nv)[equality[data.efc_id[equality] == e]] @ turn
+            theirs = theirs[np.abs(theirs).max(axis=1) > 1e-14]  # a weld without torque has three rows of zeros
+            ours = matrix[names[own_name.get(name, name)]]
+            assert ours.shape == theirs.shape
+            mixed = np.linalg.lstsq(theirs.T, ours.T, rcond=None)[0].T
+            np.testing.assert_allclose(mixed @ theirs, ours, atol=1e-9, err_msg=name)
+            if name in own_name:
+                np.testing.assert_allclose(mixed, [[1.0]], atol=1e-9)
+            if len(ours) == 3:  # points in axes turned against one another
+                np.testing.assert_allclose(mixed @ mixed.T, np.eye(3), atol=1e-9, err_msg=name)
+            if len(ours) == 6:
+                assert np.linalg.cond(mixed) < 100.0
+
+
+def test_what_the_file_closes_is_closed_at_its_reference(compile_quickly):
+    """A file of MuJoCo's own, less the tendon that this version of MuJoCo refuses."""
+    text = (TESTS / "constraints.xml").read_text().replace('<joint joint="joint5" coef="-.4"/>', "")
+    model = dx.load(text)
+    assert model.loop_names == ("c_site", "connect", "w_site", "weld")
+    assert model.couplings == (("joint3", "joint4"),)
+    q = dx.MujocoConverter(model, m := oracle(text)).back(m.qpos0).q
+    residual, names = dx.constraint_residual(model, q), dx.constraint_names(model)
+    for name in ("c_site", "connect", "w_site"):
+        np.testing.assert_allclose(residual[names[name]], 0.0, atol=1e-12)
+    np.testing.assert_allclose(residual[names["joint3"]], -0.5, atol=1e-12)  # its constant term
+    turned = residual[names["weld"]]  # by its `relpose` alone
+    assert float(np.linalg.norm(turned[:3])) > 0.3
+
+
+def test_equalities_survive_saving(tmp_path):
+    model = dx.load(TIED)
+    dx.save(model, tmp_path / "tied.json")
+    again = dx.load(tmp_path / "tied.json")
+    assert again.structure == model.structure
+    assert hash(again.structure) == hash(model.structure)

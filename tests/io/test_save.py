@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dynax as dx
+from dynax.io._polynomial import Polynomial
 
 
 def everything() -> dx.Model:
@@ -32,7 +33,14 @@ def everything() -> dx.Model:
         parent = f"body{k}"
     builder.body("arm", joint=dx.Revolute(), position_limits=(-np.inf, 2.5), effort_limit=7.0, joint_name="arm")
     builder.frame("tool", body="body3", placement=dx.Transform.from_translation((1e-300, -0.0, 5e-324)))
-    return builder.couple("joint2", "joint1", ratio=1 / 3, offset=-2.0).note("link 'x'", "was < odd", line=3).build()
+    ends = {"predecessor_placement": dx.Transform.from_translation((1 / 3, 0, 0.1))}
+    builder.loop("ball", predecessor="world", successor="body9", joint=dx.Spherical(), **ends)
+    builder.loop("screw", predecessor="tool", successor="arm", joint=dx.Helical((1, 0, 2), 0.3))
+    builder.loop("rod", predecessor="body7", successor="arm", joint=dx.Distance(0.7))
+    builder.gear("joint2", "joint1", ratio=1 / 3, offset=-2.0)
+    builder.gear("joint3", ("joint1", "joint10"), ratio=(0.1, 0.7))
+    builder.gear("joint10", "arm", function=Polynomial((0.0, 1 / 3, 2.0), center=0.1)).gear("joint11", (), offset=0.3)
+    return builder.note("link 'x'", "was < odd", line=3).build()
 
 
 def assert_same(ours: dx.Model, other: dx.Model):
@@ -70,6 +78,35 @@ def test_a_model_without_bodies(tmp_path):
     model = dx.ModelBuilder().build()
     dx.save(model, tmp_path / "empty.json")
     assert_same(model, dx.load(tmp_path / "empty.json"))
+
+
+def test_a_file_of_version_1_is_still_read(tmp_path):
+    """It had no loops, and its gears one source each."""
+    model = dx.to_builder(everything())
+    model.loops.clear()
+    for joint in ("joint3", "joint10", "joint11"):
+        del model.gears[joint]
+    dx.save(model.build(), tmp_path / "new.json")
+    document = json.loads((tmp_path / "new.json").read_text())
+    document["version"] = 1
+    document["couplings"] = [{"joint": "joint2", "source": "joint1"}]
+    del document["loops"]
+    document["leaves"] = {name: leaf for name, leaf in document["leaves"].items() if not name.startswith("loop_")}
+    assert_same(model.build(), dx.load(json.dumps(document)))
+
+
+@pytest.mark.parametrize("kind", ["gear", "condition", "closure"])
+def test_functions_that_a_file_cannot_hold(kind, tmp_path):
+    builder = dx.ModelBuilder()
+    builder.body("a", joint=dx.Revolute()).body("b", parent="a", joint=dx.Revolute())
+    if kind == "gear":
+        builder.gear("b_joint", "a_joint", function=jnp.sin)
+    elif kind == "condition":
+        builder.condition("own", lambda model, q: q[0])
+    else:
+        builder.loop("own", successor="b", joint=dx.UserJoint(lambda q: dx.Transform.identity()))
+    with pytest.raises(dx.ModelError, match=r"(b_joint|own).*function"):
+        dx.save(builder.build(), tmp_path / "robot.json")
 
 
 class Own(dx.AbstractJoint):
@@ -117,7 +154,7 @@ def _edit(path: str, value):
     ("change", "words"),
     [
         (_edit("format", "other"), 'has no "format"'),
-        (_edit("version", 2), "has version 2"),
+        (_edit("version", 3), "has version 3"),
         (_edit("version", ...), "'version' is missing"),
         (_edit("bodies/1/parent", 1), "parents must come before"),
         (_edit("bodies/1/parent", 0.5), "not a whole number"),
@@ -130,6 +167,9 @@ def _edit(path: str, value):
         (_edit("frames/1/body", 99), "is fixed to body 99"),
         (_edit("frames/1/name", "body0"), "two bodies or frames"),
         (_edit("couplings/0/joint", "nobody"), "no such joint"),
+        (_edit("couplings/2/polynomial/1", "x"), "joint 'joint10': .*polynomial"),
+        (_edit("loops/0/successor", 99), "loop 'ball': joins bodies"),
+        (_edit("loops/1/joint/type", "Hinge"), "joint 'screw': there is no type of joint 'Hinge'"),
         (_edit("report/0", {"element": []}), "is not a saved model"),
         (_edit("leaves/mass", ...), "'mass' is missing"),
         (_edit("leaves/extra", {}), "leaf 'extra': is unknown"),

@@ -16,7 +16,8 @@ from dynax.errors import ModelError
 from dynax.io._xml import parse
 from dynax.io.urdf import read_urdf
 from dynax.joints import Free, Planar, Prismatic, Revolute, Weld
-from dynax.model.builder import CouplingRecord, ModelBuilder
+from dynax.model.builder import ModelBuilder
+from dynax.model.closures import GearRecord
 from dynax.spatial import SpatialInertia
 
 
@@ -392,12 +393,14 @@ def test_a_continuous_joint_has_no_position_limits():
     assert builder.findings == []
 
 
-def test_mimic_becomes_a_coupling_even_of_a_later_joint():
+def test_mimic_becomes_a_gear_even_of_a_later_joint():
     later = '<link name="t"/>' + tie("j", "hand", "t", "continuous")
     builder = read(arm('<mimic joint="j" multiplier="-2" offset="0.5"/>', more=later))
-    assert builder.couplings == [CouplingRecord("elbow", "j", -2.0, 0.5)]
-    assert builder.findings == [("joint 'elbow'", "mimics joint 'j'; it stays free until constraints are enforced", 5)]
-    assert read(arm('<mimic joint="j"/>', more=later)).couplings == [CouplingRecord("elbow", "j", 1.0, 0.0)]
+    assert builder.gears == {"elbow": GearRecord("elbow", ("j",), (-2.0,), 0.5)}
+    assert builder.findings == [("joint 'elbow'", "mimics joint 'j'; a gear, which forward_dynamics leaves out", 5)]
+    plain = read(arm('<mimic joint="j"/>', more=later))
+    assert plain.gears == {"elbow": GearRecord("elbow", ("j",), (1.0,), 0.0)}
+    assert plain.build().constrained
 
 
 def test_bodies_come_depth_first_in_file_order():

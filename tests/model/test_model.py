@@ -55,7 +55,7 @@ def refusal(call) -> dx.ModelError:
             "not a rotation",
         ),
         (lambda b: b.body("hand", placement=Transform(np.eye(3), np.full(3, np.nan))), "body 'hand'", "not finite"),
-        (lambda b: b.couple("arm_joint", "elbow").build(), "coupling of 'arm_joint'", "no joint named 'elbow'"),
+        (lambda b: b.gear("arm_joint", "elbow").build(), "gear of joint 'arm_joint'", "no joint named 'elbow'"),
     ],
 )
 def test_a_builder_refuses(call, element, reason):
