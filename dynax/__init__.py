@@ -58,6 +58,11 @@ from dynax.constraints.couplings import joint_coupling as joint_coupling
 from dynax.constraints.dynamics import ConstrainedDynamics as ConstrainedDynamics
 from dynax.constraints.dynamics import admissible_velocity as admissible_velocity
 from dynax.constraints.dynamics import constrained_dynamics as constrained_dynamics
+from dynax.constraints.embedding import EmbeddedModel as EmbeddedModel
+from dynax.constraints.embedding import EmbeddingQuality as EmbeddingQuality
+from dynax.constraints.embedding import embed as embed
+from dynax.constraints.embedding import embedding_matrix as embedding_matrix
+from dynax.constraints.embedding import embedding_quality as embedding_quality
 from dynax.constraints.explicit import ExplicitConstraints as ExplicitConstraints
 from dynax.constraints.explicit import IndependentChoice as IndependentChoice
 from dynax.constraints.explicit import choose_independent as choose_independent
