@@ -12,7 +12,10 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.algorithms._batching import by_tiles, tile_width
+from dynax.constraints.embedding import EmbeddedModel
 from dynax.model import Model
+
+_MODELS = Model | EmbeddedModel
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -36,7 +39,7 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 
     @wraps(fn)
     def batched(*args: Any) -> Any:
-        axes = tuple(None if isinstance(arg, Model) and arg.mass.ndim == 1 else 0 for arg in args)
+        axes = tuple(None if isinstance(arg, _MODELS) and arg.mass.ndim == 1 else 0 for arg in args)
         moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
         sizes = {leaf.shape[0] for leaf in jax.tree.leaves(moving)}
         if len(sizes) != 1:
@@ -86,7 +89,7 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
     """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
-    bodies = max((arg.num_bodies for arg in args if isinstance(arg, Model)), default=8)
+    bodies = max((arg.num_bodies for arg in args if isinstance(arg, _MODELS)), default=8)
     width = tile_width(bodies, 0.0)
     if width >= size:
         return width

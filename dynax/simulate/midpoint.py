@@ -10,8 +10,8 @@ from dynax.algorithms._crba import mass_matrix
 from dynax.algorithms._rnea import inverse_dynamics
 from dynax.model import Model
 from dynax.model.configuration import integrate
-from dynax.simulate.newton import resistance, root
-from dynax.simulate.stepper import AbstractStepper, State, later
+from dynax.simulate.newton import resistance, root, spread
+from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,22 @@ class ImplicitMidpoint(AbstractStepper):
     Hairer, Lubich & Wanner (2006), II.1.3 and IV.8 for groups. `vm` is found by simplified Newton steps, at most
     `iterations` of them, each one inverse dynamics; where they do not converge the result is not finite. Derivatives
     are those of the equation (implicit function theorem), which is cheaper and more exact than those of the iterations.
+
+    Not for closed loops, but where they are embedded: `dx.embed`.
     """
 
     iterations: int = 50
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
+        refuse_closed(model, self)
         half = 0.5 * dt
         middle = later(model, half)
-        mass = mass_matrix(middle, q)
+        mass, x = mass_matrix(middle, q), spread(middle, q)
 
         def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
             """The first line times `dt/2`, a balance of momentum."""
             needed = inverse_dynamics(middle, integrate(model, q, half * vm), vm, (vm - v) / half)
             return half * (needed - tau), vm[:0]
 
-        vm, _ = root(equation, lambda vm: resistance(model, mass, vm, half), v, self.iterations)
+        vm, _ = root(equation, lambda vm: resistance(model, mass, vm, half, x), v, self.iterations)
         return integrate(model, q, dt * vm), 2.0 * vm - v

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from dynax.constraints.embedding import EmbeddedModel, embedding_matrix
 from dynax.model import Model
 
 Equation = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
@@ -64,16 +65,25 @@ def root(
     return jax.lax.custom_root(system, (guess, nothing), solve, tangent)
 
 
-def resistance(model: Model, mass: jax.Array, v: jax.Array, half: jax.Array) -> jax.Array:
+def resistance(model: Model, mass: jax.Array, v: jax.Array, half: jax.Array, x: jax.Array | None = None) -> jax.Array:
     """What momentum it takes to change the velocity of a step's middle, shape `(nv, nv)`, but for Coriolis terms.
 
         M + dt/2 (D + F) + (dt/2)^2 K
 
     with dampers `D`, springs `K` and dry friction `F = f tanh(v/v_f) / v`, the slope of a chord: Newton steps with it
     do not overshoot where the tangent is flat.
+
+    **Arguments:** `x`: of an embedded model its matrix `X`, as `spread` gives it; dampers and springs stay the tree's.
     """
-    scaled = v / model.friction_velocity
+    tree = model.tree if isinstance(model, EmbeddedModel) else model
+    scaled = (v if x is None else x @ v) / tree.friction_velocity
     moving = jnp.abs(scaled) > 1e-3
-    chord = jnp.where(moving, jnp.tanh(scaled) / jnp.where(moving, scaled, 1.0), 1.0) / model.friction_velocity
-    passive = model.damping + model.friction_loss * chord + half * model.stiffness
-    return mass + half * jnp.diag(passive).astype(mass.dtype)
+    chord = jnp.where(moving, jnp.tanh(scaled) / jnp.where(moving, scaled, 1.0), 1.0) / tree.friction_velocity
+    passive = tree.damping + tree.friction_loss * chord + half * tree.stiffness
+    matrix = jnp.diag(passive) if x is None else x.T @ (passive[:, None] * x)
+    return mass + half * matrix.astype(mass.dtype)
+
+
+def spread(model: Model, q: jax.Array) -> jax.Array | None:
+    """`X` of an embedded model, which makes the tree's velocities of its own; `None` for a tree."""
+    return embedding_matrix(model, q) if isinstance(model, EmbeddedModel) else None

@@ -17,7 +17,7 @@ from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
-from dynax.simulate.stepper import AbstractStepper, State
+from dynax.simulate.stepper import AbstractStepper, State, kept, later
 from dynax.simulate.variational import Variational
 
 STEPPERS: dict[str, AbstractStepper] = {
@@ -60,6 +60,10 @@ def rollout(
     so that a rollout under a policy equals one under the array of its answers. Everything is differentiable: state,
     controls, `dt`, the leaves of the model, and what a policy closes over.
 
+    Loops, gears and conditions are kept: accelerations are those of `constrained_dynamics`, and each step ends with a
+    projection back on them. Start where they hold, from `assemble` and `admissible_velocity`. A model from `embed` has
+    its loops in the equations themselves, and `v` and `controls` of its independent freedoms.
+
     **Arguments:**
 
     - `q`, `v`: initial configuration `(nq,)` and velocity `(nv,)`; quaternions of unit length.
@@ -68,7 +72,7 @@ def rollout(
     - `dt`: step [s], a scalar.
     - `steps`: T. Needed with a policy; with an array it must be its number of rows.
     - `stepper`: `"semi_implicit"`, `"explicit"`, `"heun"`, `"rk4"`, `"implicit_midpoint"`, `"variational"`, or an
-      `AbstractStepper`.
+      `AbstractStepper`. The last two of these names take closed loops only if embedded.
     - `checkpoint`: keep few states for the reverse-mode derivative and compute the others again (two levels of
       checkpoints, `O(sqrt(T))` memory). It changes no value.
 
@@ -115,7 +119,7 @@ def step(
 
 @partial(jax.jit, static_argnames=("method",))
 def _step(model: Model, q, v, tau, dt, method: AbstractStepper) -> State:
-    return method.step(model, q, v, tau, dt)
+    return kept(later(model, dt), method.step(model, q, v, tau, dt))
 
 
 @partial(jax.jit, static_argnames=("method", "checkpoint"))
@@ -140,7 +144,8 @@ def _scan(
         (q, v), (time, tau) = state, x
         if policy is not None:
             tau = answer(policy, model, time, q, v)
-        state = method.step(model.replace(time=time), q, v, tau, dt)
+        now = model.replace(time=time)
+        state = kept(later(now, dt), method.step(now, q, v, tau, dt))
         return state, state
 
     scan = checkpointed_scan if checkpoint else jax.lax.scan

@@ -2,6 +2,10 @@
 
 A configuration never moves but by `integrate`, the exact flow of a constant velocity on each joint's group, so angles,
 quaternions and rolling contacts need no care of their own and quaternions come back at unit length from every step.
+
+Where loops, gears and conditions tie the joints together, the acceleration is the constrained one. A step then leaves
+the conditions by no more than its own error, and a projection after it takes that out, of position and of velocity; the
+order of the method stays (Hairer & Wanner 1996, VII.2).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms._aba import forward_dynamics
+from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.model import Model
 
 State = tuple[jax.Array, jax.Array]
@@ -30,11 +35,31 @@ class AbstractStepper(abc.ABC):
         """
 
 
+def closed(model: Model) -> bool:
+    """Whether loops, gears or conditions tie the joints together and are not embedded."""
+    return isinstance(model, Model) and model.constrained
+
+
+def kept(model: Model, state: State) -> State:
+    """The state on the loops, gears and conditions again, which a step has left by its own error."""
+    return settled(model, *state) if closed(model) else state
+
+
+def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
+    """For steppers that take the tree alone."""
+    if closed(model):
+        raise ValueError(
+            f"{type(stepper).__name__} does not keep the loops, gears and conditions of model {model.name!r}; "
+            "use another stepper, such as 'rk4', or a model with the loops embedded: dx.embed(model, q)"
+        )
+
+
 def later(model: Model, delay: jax.Array) -> Model:
     """The model with its driven joints where they stand after `delay` [s]."""
     return model.replace(time=model.time.astype(delay.dtype) + delay)
 
 
 def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay: jax.Array | float = 0.0) -> jax.Array:
-    """`v'` at `delay` [s] after the beginning of the step."""
-    return forward_dynamics(later(model, jnp.asarray(delay, q.dtype)), q, v, tau)
+    """`v'` at `delay` [s] after the beginning of the step, as loops, gears and conditions allow it."""
+    now = later(model, jnp.asarray(delay, q.dtype))
+    return constrained_dynamics(now, q, v, tau).a if closed(model) else forward_dynamics(now, q, v, tau)

@@ -11,10 +11,11 @@ from dynax.algorithms._bodies import passive_force
 from dynax.algorithms._crba import mass_matrix
 from dynax.algorithms._momentum import kinetic_energy
 from dynax.algorithms._rnea import gravity_force
+from dynax.constraints.embedding import EmbeddedModel, embedding_matrix
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
-from dynax.simulate.newton import resistance, root
-from dynax.simulate.stepper import AbstractStepper, State, later
+from dynax.simulate.newton import resistance, root, spread
+from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,22 @@ class Variational(AbstractStepper):
     `T` does not change when a tree is moved as a whole and `integrate` commutes with that motion, so by Noether's
     theorem the momentum about the world's origin is conserved exactly where no force acts, whatever `dt`, and changes
     by `dt` times the force at the middle where one does. Rolling balls follow the discrete d'Alembert principle.
+    Not for closed loops, but where they are embedded: `dx.embed`.
     """
 
     iterations: int = 50
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
+        refuse_closed(model, self)
         half, still = 0.5 * dt, jnp.zeros_like(v)
         middle, end = later(model, half), later(model, dt)
-        mass = mass_matrix(model, q)
+        mass, x = mass_matrix(model, q), spread(middle, q)
         momentum = mass @ v + _driven_momentum(model, q, still)
 
         def equation(w: jax.Array) -> tuple[jax.Array, jax.Array]:
             """The first equation, and the momentum at the end."""
             q1, qm = integrate(model, q, dt * w), integrate(model, q, half * w)
-            force = tau - gravity_force(middle, qm) - passive_force(middle, qm, w)
+            force = tau - gravity_force(middle, qm) - _passive(middle, qm, w)
 
             def kinetic(dm: jax.Array, w: jax.Array) -> jax.Array:
                 return kinetic_energy(middle, integrate(model, qm, dm), w)
@@ -63,13 +66,20 @@ class Variational(AbstractStepper):
             begin, finish = jax.vjp(displaced, still, still)[1]((by_w, dt * (by_m + force)))
             return -begin - momentum, finish
 
-        w, momentum1 = root(equation, lambda w: resistance(model, mass, w, half), v, self.iterations)
+        w, momentum1 = root(equation, lambda w: resistance(model, mass, w, half, x), v, self.iterations)
         q1 = integrate(model, q, dt * w)
         return q1, jnp.linalg.solve(mass_matrix(end, q1), momentum1 - _driven_momentum(end, q1, still))
 
 
+def _passive(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    if not isinstance(model, EmbeddedModel):
+        return passive_force(model, q, v)
+    x = embedding_matrix(model, q)
+    return x.T @ passive_force(model.tree, q, x @ v)
+
+
 def _driven_momentum(model: Model, q: jax.Array, still: jax.Array) -> jax.Array:
     """What joints driven in time add to the generalised momentum `dT/dv` beside `M v`."""
-    if all(joint.nv for joint in model.joints):
+    if not isinstance(model, EmbeddedModel) and all(joint.nv for joint in model.joints):
         return still
     return jax.grad(lambda v: kinetic_energy(model, q, v))(still)
