@@ -30,7 +30,7 @@ are odd about a file and were loaded as they are.
 
 # What the entries of a report say, and how the page says it.
 KINDS = {
-    "mimics joint": "mimic joints, free until constraints are enforced",
+    "mimics joint": "mimic joints, gears that rollouts keep",
     "<mimic> has no meaning": "mimic elements of fixed joints",
     "the velocity limit is zero": "velocity limits of zero",
     "the effort limit is zero": "effort limits of zero",
