@@ -108,6 +108,7 @@ def test_what_becomes_singular():
     assert np.all(quality.error < 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EMBED-LOOP", "EMBED-ABA")
 def test_derivatives(rng):
     """In reverse, by state, forces and parameters, against central differences; finite at rest."""
