@@ -25,6 +25,8 @@ from dynax.algorithms._assembly import (
 )
 from dynax.algorithms._handles import JointSpace, bodies
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = ("inertia", "inverse_inertia")
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 HINGE = dx.Revolute((0.0, 0.0, 1.0))
 
 

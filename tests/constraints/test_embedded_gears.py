@@ -11,6 +11,8 @@ from constraints.mechanisms import HINGE, at, rod
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 
 @jax.jit
 def equations(embedded, q, v):

@@ -9,6 +9,8 @@ import pytest
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (0.5, 1.2, 1.2, 1.0)
 
 

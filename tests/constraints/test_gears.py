@@ -13,6 +13,8 @@ import dynax as dx
 from dynax.constraints.actuation import actuated_inverse_dynamics
 from dynax.constraints.explicit import choose_independent, explicit_constraints
 
+pytestmark = pytest.mark.slow
+
 R1, R2 = 5.0, 8.0
 
 

@@ -14,6 +14,8 @@ from constraints.hands import NODES, arms, close, equations, known, thing
 import dynax as dx
 from dynax.constraints import open_system as opened
 
+pytestmark = pytest.mark.slow
+
 
 class Held(NamedTuple):
     """Arms that hold a thing in the left hand, and what a tree of both says."""

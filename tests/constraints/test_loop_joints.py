@@ -14,6 +14,8 @@ from dense import motion_transform
 import dynax as dx
 from dynax.constraints.loop_joints import loop_jacobians, loop_poses, loop_wrenches
 
+pytestmark = pytest.mark.slow
+
 LOOPS = ("revolute", "slot", "distance", "spherical", "cylindrical", "prismatic")
 """Between branches of one tree, of two, and to the world."""
 

@@ -16,6 +16,8 @@ import dynax as dx
 from dynax.constraints.residual import rows_at
 from dynax.spatial import Transform
 
+pytestmark = pytest.mark.slow
+
 # Sixth-order central differences; at this step their error and rounding are balanced for second derivatives.
 STEP = 5e-3
 POINTS = np.arange(-3.0, 4.0)

@@ -15,6 +15,8 @@ import dynax as dx
 from dynax.constraints.explicit import choose_independent, clusters, constraint_pattern, explicit_constraints
 from dynax.constraints.mobility import count_spanning_trees, mobility, spanning_tree
 
+pytestmark = pytest.mark.slow
+
 SLOT = dx.SphereInCylinder((0.0, 0.0, 1.0))
 RHOMBUS = (1.0, 1.0, 1.0, 1.0)
 

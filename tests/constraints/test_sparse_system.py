@@ -14,6 +14,8 @@ import dynax as dx
 from dynax.constraints._elimination import elimination
 from dynax.constraints.sparse_system import sparse_constrained_dynamics, system_plan
 
+pytestmark = pytest.mark.slow
+
 
 def ladder(rungs: int, rng=None) -> dx.Model:
     """Two rails of rods on balls, hinged to one another by rungs: a loop for each rung but the first.

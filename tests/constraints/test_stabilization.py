@@ -13,6 +13,8 @@ from constraints.mechanisms import HINGE, at, four_bar
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 SLOT = dx.SphereInCylinder((0.0, 0.0, 1.0))
 MODEL = four_bar((0.5, 1.2, 1.2, 1.0), joint=SLOT).model
 Q = np.asarray(four_bar((0.5, 1.2, 1.2, 1.0)).q)

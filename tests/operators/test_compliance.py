@@ -15,6 +15,8 @@ from operators.frames import textbook
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"mixed": "body", "screws": "world_aligned", "arm": "world"}
 """The frames' axes and points on each tree."""
 

@@ -12,6 +12,8 @@ from operators.matrices import FRAMES, block, block_mask, case, close, matrices
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 NAMES = sorted(trees.TREES)
 
 

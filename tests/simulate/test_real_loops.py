@@ -13,6 +13,8 @@ from oracles.robots import example_robots
 
 import dynax as dx
 
+pytestmark = pytest.mark.slow
+
 ROBOTS = example_robots()
 TIED = Path(mujoco.__file__).parent / "mjx" / "test_data" / "constraints.xml"
 
