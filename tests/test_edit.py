@@ -187,3 +187,54 @@ def test_attached_loops_and_gears_are_those_of_the_part(compile_quickly):
     for joint in part.joint_names:
         own = own.at[whole.q_slice("part/" + joint)].set(q[part.q_slice(joint)])
     np.testing.assert_allclose(dx.constraint_residual(whole, own), dx.constraint_residual(part, q), atol=1e-12)
+
+
+def trains() -> dx.ModelBuilder:
+    """Five hinges: a pair of gears, a differential and a cam of two, which all follow the first two."""
+    builder = dx.ModelBuilder(name="trains")
+    for k, name in enumerate("abcde"):
+        builder.body(name, joint=dx.Revolute((0, 0, 1)), placement=pose(k), inertia=link(k), joint_name=name)
+    builder.gear("c", "a", ratio=-2.0, offset=0.3)
+    builder.gear("d", ("a", "b"), ratio=(0.5, 2.0), offset=0.1)
+    return builder.gear("e", ("a", "b"), function=lambda x, y: jnp.sin(x) * y**2, ratio=3.0)
+
+
+def test_gears_of_fixed_joints_hold_the_others():
+    """The conditions that are left are the ones there were, with what is fixed put in."""
+    model = trains().build()
+    q = jnp.array([0.4, -0.7, 0.2, 0.9, 1.1])
+    at = dict(zip("abcde", np.asarray(q), strict=True))
+
+    def check(fixed, scale):
+        left = dx.fix_joints(model, {name: at[name] for name in fixed})
+        rows = [list(dx.constraint_names(model)).index(name) for name in dx.constraint_names(model) if name in scale]
+        expected = np.asarray(dx.constraint_residual(model, q))[rows]
+        found = residual_at(left, model, q)
+        np.testing.assert_allclose(found, expected * np.array(list(scale.values())), atol=1e-14)
+        return left
+
+    assert check("a", {"c": 1, "d": 1, "e": 1}).couplings == (("c",), ("d", "b"), ("e", "b"))
+    assert check("ab", {"c": 1, "d": 1, "e": 1}).couplings == (("c",), ("d",), ("e",))
+    # Followers that are fixed: the condition is one on what they followed.
+    assert check("c", {"c": 0.5, "d": 1, "e": 1}).couplings == (("a",), ("d", "a", "b"), ("e", "a", "b"))
+    assert check("d", {"c": 1, "d": -2, "e": 1}).couplings == (("c", "a"), ("a", "b"), ("e", "a", "b"))
+    assert check("ac", {"d": 1, "e": 1}).couplings == (("d", "b"), ("e", "b"))
+    with pytest.raises(dx.ModelError, match=r"joint 'e'.*'a', 'b'.*fix what it follows"):
+        dx.fix_joints(model, ["e"])
+
+
+def test_a_joint_that_is_held_embeds():
+    """A gear without a source leaves no freedom: as if the joint were welded there."""
+    model = trains().build()
+    held = dx.fix_joints(model, {"a": 0.4})
+    embedded = dx.embed(held, independent=["b"])
+    assert embedded.nv == 1
+    assert embedded.independent_joints == ("b",)
+    q = dx.assemble(held, dx.neutral(held).at[held.q_slice("b")].set(-0.7), hold=["b"]).q
+    welded = dx.embed(dx.fix_joints(held, {"c": q[held.q_slice("c")]}), independent=["b"])
+    v, tau = jnp.array([0.6]), jnp.array([0.2])
+    found = dx.forward_dynamics(embedded, q, v, tau)
+    closed = dx.constrained_dynamics(held, q, dx.embedding_matrix(embedded, q) @ v, tau * (jnp.arange(4) == 0))
+    np.testing.assert_allclose(found[0], closed.a[held.v_slice("b")][0], rtol=1e-12)
+    own = jnp.delete(q, held.q_slice("c").start)
+    np.testing.assert_allclose(dx.forward_dynamics(welded, own, v, tau), found, rtol=1e-12)

@@ -14,6 +14,7 @@ from dynax.errors import ModelError
 from dynax.joints import AbstractJoint, Free, Reversed, Weld
 from dynax.model.builder import WORLD, BodyRecord, FrameRecord, ModelBuilder
 from dynax.model.closures import GearRecord, LoopRecord
+from dynax.model.gears import gears_with
 from dynax.model.model import Model
 from dynax.spatial import SpatialInertia, Transform
 
@@ -80,13 +81,15 @@ def to_builder(model: Model) -> ModelBuilder:
 def fix_joints(model: Model, joints: Mapping[str, ArrayLike] | Sequence[str]) -> Model:
     """The model with some joints welded; the bodies they carried stay as frames of their names.
 
+    A gear keeps holding between the joints that are left: what follows a fixed joint is held too.
+
     **Arguments:**
 
     - `joints`: names, fixed at the neutral configuration, or a mapping from names to the coordinates to fix them at,
       numbers or shape `(nq of the joint,)`.
     """
     wanted = dict(joints) if isinstance(joints, Mapping) else dict.fromkeys(joints)
-    builder = to_builder(model)
+    builder, fixed = to_builder(model), {}
     for joint, q in wanted.items():
         k = model.joint_index(joint)
         record = builder.bodies[model.body_names[k]]
@@ -95,6 +98,8 @@ def fix_joints(model: Model, joints: Mapping[str, ArrayLike] | Sequence[str]) ->
             raise ModelError(f"needs {record.joint.nq} coordinates, got {np.shape(values)}", element=f"joint {joint!r}")
         pose = record.placement @ record.hinge @ joint_pose(record, values, float(model.time)) @ inverse(record.hinge)
         builder.bodies[record.name] = _welded(record, pose)
+        fixed[joint] = float(values[0]) if len(values) == 1 else np.nan
+    builder.gears = gears_with(builder.gears, fixed)
     _keep_closures(builder)
     return builder.build()
 
