@@ -29,8 +29,8 @@ from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._compliance import Compliance, compliances
 from dynax.operators._nodes import NodeRows, Nodes, find_nodes, node_rows, on_bodies, unit_wrenches
+from dynax.operators._upsilon import Compliance, compliances
 from dynax.spatial import ArticulatedInertia, Force
 
 _times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)

@@ -27,7 +27,7 @@ from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
 from dynax.model.kinds import for_models
-from dynax.operators._compliance import Compliance, compliances
+from dynax.operators._upsilon import Compliance, compliances
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Vec3
 from dynax.sweep import take_rows
 

@@ -104,7 +104,8 @@ class SpatialOperators:
     @property
     def tau_bar(self) -> BlockDiagonal:
         """`1 - tau`."""
-        return BlockDiagonal(self.P.rows, self.P.rows, jnp.eye(6, dtype=self.P.dtype) - self.tau.blocks)
+        one = jnp.eye(self.P.rows.width, dtype=self.P.dtype) * self.P.rows.mask[:, None]
+        return BlockDiagonal(self.P.rows, self.P.rows, one - self.tau.blocks)
 
     @property
     def F(self) -> Operator:

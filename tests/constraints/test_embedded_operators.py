@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dynax as dx
+from dynax.spatial import Sym3, Vec3
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +88,62 @@ def test_operators_of_the_aggregated_tree(walker):
 
     for name, (one, other) in found(model, q).items():
         assert np.allclose(one, other, rtol=1e-11, atol=1e-11), name
+
+
+NAMES = ("E_phi", "phi", "H", "M", "armature", "P", "P_plus", "D", "G", "K", "tau", "tau_bar", "psi", "F", "W")
+
+
+@pytest.mark.spec("SKO-MODEL", "SKO-RICC", "SKO-FACT", "SKO-FD")
+def test_equations_of_the_model(walker):
+    """The model's equations, its Riccati equation, its factors and forward dynamics, as matrices."""
+    model, q, v, tau = walker
+    tree = model.tree
+
+    @jax.jit
+    def evaluate(q, v):
+        ops, x = dx.spatial_operators(model, q), dx.embedding_matrix(model, q)
+        whole = x @ v
+        rate = dx.configuration_rate(tree, q, whole)
+        xdot = jax.jvp(lambda q: dx.embedding_matrix(model, q), (q,), (rate,))[1]
+        twists = dx.body_velocities(tree, q, whole)
+        still = dx.body_accelerations(tree, q, whole, xdot @ v)
+        axes = dx.forward_kinematics(tree, q).rotation
+        still = still.at[:, 3:].add(-jnp.einsum("nij,i->nj", axes, tree.gravity))
+        com, moments = Vec3.from_array(tree.com), Sym3.from_six(tree.inertia)
+        inertias = dx.RigidInertia.from_com(tree.mass, com, moments).matrix
+        momenta = jnp.einsum("nij,nj->ni", inertias, twists)
+        w, u, n, f = twists[:, :3], twists[:, 3:], momenta[:, :3], momenta[:, 3:]
+        gyroscopic = jnp.concatenate([jnp.cross(w, n) + jnp.cross(u, f), jnp.cross(w, f)], axis=1)
+        order = np.concatenate(ops.members)
+        stacked = [y[order].reshape(-1) for y in (twists, still, gyroscopic)]
+        return {name: getattr(ops, name).dense() for name in NAMES}, *stacked
+
+    d, twists, still, b = jax.tree.map(np.asarray, evaluate(q, v))
+    e, phi, h, m, rotor, p, plus, dd, g, k, project, bar, psi, f, w = (d[name] for name in NAMES)
+    one, unit = np.eye(len(e)), np.eye(model.nv)
+    close(phi, np.linalg.inv(one - e))
+    close(phi.T @ h.T @ v, twists)
+    a = still - e.T @ still
+    mass = h @ phi @ m @ phi.T @ h.T + rotor
+    close(mass, dx.mass_matrix(model, q))
+    bias = h @ phi @ (m @ phi.T @ a + b)
+    close(bias, dx.bias_force(model, q, v), 1e-10)
+    # From the tips inwards.
+    close(p, m + e @ plus @ e.T)
+    close(dd, h @ p @ h.T + rotor)
+    close(g @ dd, p @ h.T)
+    close(k, e @ g)
+    close(project, g @ h)
+    close(plus, bar @ p)
+    close(psi, np.linalg.inv(one - e @ bar))
+    close(f, unit + h @ phi @ k)
+    close(w, unit - h @ psi @ k)
+    close(w @ f, unit)
+    close(f @ dd @ f.T, mass)
+    close(w.T @ np.linalg.solve(dd, w), np.linalg.inv(mass), 1e-10)
+    found = w.T @ np.linalg.solve(dd, tau - h @ psi @ (k @ tau + p @ a + b)) - k.T @ psi.T @ a
+    close(found, np.linalg.solve(mass, tau - bias), 1e-10)
+    close(found, dx.forward_dynamics(model, q, v, tau), 1e-10)
 
 
 def test_operators_of_an_embedded_model_refuse_what_has_no_meaning(walker):
