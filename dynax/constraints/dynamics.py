@@ -155,7 +155,10 @@ CORRECTIONS = 2
 
 def settled(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A state that has drifted a little, projected back on the conditions."""
-    for _ in range(CORRECTIONS):
+
+    def corrected(q: jax.Array, _) -> tuple[jax.Array, None]:
         rows = rows_at(model, q)
-        q = integrate_rows(model, q, -pseudo_inverse(rows.matrix).matrix @ rows.residual)
+        return integrate_rows(model, q, -pseudo_inverse(rows.matrix).matrix @ rows.residual), None
+
+    q = jax.lax.scan(corrected, q, length=CORRECTIONS)[0]
     return q, _admissible(model, q, v)
