@@ -8,36 +8,13 @@ import numpy as np
 import pytest
 import trees
 from constraints.facts import admissible, close, facts, solution
-from constraints.mechanisms import at, rod
+from constraints.mechanisms import ladder, rod
 
 import dynax as dx
 from dynax.constraints._elimination import elimination
 from dynax.constraints.sparse_system import sparse_constrained_dynamics, system_plan
 
 pytestmark = pytest.mark.slow
-
-
-def ladder(rungs: int, rng=None) -> dx.Model:
-    """Two rails of rods on balls, hinged to one another by rungs: a loop for each rung but the first.
-
-    Bodies count 0, 1 up the left and the right rail. Each rung after the first closes a loop without repeating
-    conditions: three at each ball, five at each hinge, twelve freedoms for a pair of rods.
-    """
-    rng = np.random.default_rng(0) if rng is None else rng
-    builder = dx.ModelBuilder(gravity=(0.3, -9.0, 1.0), name=f"ladder of {rungs}")
-
-    def inertia():
-        return trees.random_inertia(rng)
-
-    builder.body("0", joint=dx.Revolute((0, 0, 1)), inertia=inertia(), armature=0.1)
-    builder.body("1", parent="0", joint=dx.Revolute((0.3, 0.2, 1)), placement=at(1.0), inertia=inertia())
-    for k in range(2, 2 * rungs):
-        builder.body(str(k), parent=str(k - 2), joint=dx.Spherical(), placement=at(0, 1.0), inertia=inertia())
-    for k in range(2, 2 * rungs, 2):
-        # Of different directions, or conditions would repeat each other here.
-        hinge = dx.Revolute((1.0, 0.2 * k, 0.5 - 0.3 * k))
-        builder.loop(f"rung {k}", predecessor=str(k), successor=str(k + 1), joint=hinge, predecessor_placement=at(1.0))
-    return builder.build()
 
 
 @pytest.mark.spec("RBDA-8.13-LADDER")
