@@ -11,8 +11,6 @@ from linkages import four_bar, incidence, of_model
 
 import dynax as dx
 
-pytestmark = pytest.mark.slow
-
 
 def close(a, b, tolerance=1e-10):
     a, b = np.asarray(a), np.asarray(b)

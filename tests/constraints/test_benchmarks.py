@@ -12,8 +12,6 @@ from constraints import mechanisms
 
 import dynax as dx
 
-pytestmark = pytest.mark.slow
-
 STEPS = 5000
 G = 9.81
 DURATION = {"andrews": 0.03, "bars": 10.0, "ring": 5.0}

@@ -13,8 +13,6 @@ from constraints.mechanisms import four_bar, four_bar_angles
 import dynax as dx
 from dynax.constraints.closure_function import closed_motion, loop_closure_dynamics
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.spec("RBDA-8.11-FIG83", "RBDA-8.11-LCF", "RBDA-3.2-CONSTR")
 def test_worked_linkage():

@@ -120,12 +120,17 @@ def test_the_forest():
     assert len(names) == len(parts) + 2
 
 
-@pytest.mark.spec("EMBED-X", "EMBED-LOOP", "EMBED-POS", "OP-X")
+@pytest.mark.spec("EMBED-X", "EMBED-LOOP", "EMBED-POS", "OP-X", "OP-Y")
 def test_the_embedding_matrix():
     _, embedded, _, v, _, f = case()
     assert np.abs(f["residual"]).max() < 1e-12
     close(f["k"] @ f["x"], 0.0 * (f["k"] @ f["x"]), 1e-12)
     assert all(np.array_equal(x[list(embedded.independent)], np.eye(embedded.nv)) for x in f["x"])
+    # Y = [Y1 Y2], X = [-Y1^+ Y2; 1]
+    free = list(embedded.independent)
+    bound = np.setdiff1d(np.arange(embedded.tree.nv), free)
+    for y, x in zip(f["k"], f["x"], strict=True):
+        close(x[bound], -np.linalg.pinv(y[:, bound], rcond=1e-9) @ y[:, free], 1e-9)
     # It is the Jacobian of the configuration by the independent coordinates.
     close(f["moves"], f["x"], 1e-10)
     # Its rate is that of its entries, and meets the conditions on accelerations.

@@ -11,8 +11,6 @@ from constraints.test_embedding import forest
 
 import dynax as dx
 
-pytestmark = pytest.mark.slow
-
 LENGTHS = ((0.096, 0.031, 0.096, 0.031), (1.0, 1.0, 1.0, 1.0), (5.0, 12.0, 12.0, 10.0))
 CUTS = ("internal", "terminal")
 JOINTS = ("crank", "coupler", "rocker")

@@ -87,9 +87,12 @@ def test_errors_decay_and_runs_stay_closed(batch):
     assert drift[-200:].max() > 20 * np.abs(error[3:]).max()
     assert drift[-200:].max() > 1.5 * drift[500:700].max()  # and on it goes
     assert np.abs(error[3:, 600:]).max() < 2 * np.abs(error[3:, :600]).max() + 1e-9
-    # A factor of two in the time constant does not show in the motion.
-    assert np.abs(q[4, :200] - q[3, :200]).max() < 1e-5
-    assert np.abs(q[5, :200] - q[3, :200]).max() < 1e-5
+    # A factor of two in the time constant is immaterial: what it changes in two seconds vanishes with the step's error.
+    fine = batch(qs, vs, settles, np.full(6, dt / 4), steps)[0]
+    for k in (4, 5):
+        coarse, converged = np.abs(q[k, :200] - q[3, :200]).max(), np.abs(fine[k, :800] - fine[3, :800]).max()
+        assert converged < 1e-5
+        assert converged < coarse / 50
 
 
 @pytest.mark.spec("RBDA-8.3-TSTAB")

@@ -13,8 +13,6 @@ from dense import motion_transform
 import dynax as dx
 from dynax.spatial import Mat3, Vec3
 
-pytestmark = pytest.mark.slow
-
 TABLE = {
     "weld": (dx.Weld(), lambda x: (
         0.5 * (x(2, 3) - x(3, 2)), 0.5 * (x(3, 1) - x(1, 3)), 0.5 * (x(1, 2) - x(2, 1)),

@@ -11,8 +11,6 @@ from operators.matrices import case, close
 
 from dynax.operators import BlockDiagonal, Blocks, ChildToParent, Identity, Propagation, articulated
 
-pytestmark = pytest.mark.slow
-
 
 def padded(space: Blocks, other: Blocks, parts) -> jax.Array:
     """Blocks of different sizes in one array."""

@@ -13,8 +13,6 @@ from oracles.robots import example_robots
 
 import dynax as dx
 
-pytestmark = pytest.mark.slow
-
 ROBOTS = example_robots()
 TIED = Path(mujoco.__file__).parent / "mjx" / "test_data" / "constraints.xml"
 
@@ -44,8 +42,12 @@ def check(model: dx.Model, qs, vs):
 
 
 # Limbs with gears; tiago_pro and pr2 have linkages in their grippers, ten mimic joints each.
-FAST = ["panda_description/urdf/panda.urdf", "baxter_description/urdf/baxter.urdf"]
-SLOW = ["tiago_pro_description/robots/tiago_pro.urdf", "pr2_description/urdf/pr2.urdf"]
+FAST = ["panda_description/urdf/panda.urdf"]
+SLOW = [
+    "baxter_description/urdf/baxter.urdf",
+    "tiago_pro_description/robots/tiago_pro.urdf",
+    "pr2_description/urdf/pr2.urdf",
+]
 
 
 @pytest.mark.skipif(not ROBOTS, reason="needs the wheel example-robot-data")
@@ -62,6 +64,7 @@ def test_mimic_joints(name):
     np.testing.assert_allclose(qs[:, model.q_slice(follower)], followed, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_connects_welds_and_a_polynomial_of_mujoco():
     """Its own file, less the tendon that this version refuses: bodies tied to the world and joints to one another."""
     model = dx.load(TIED.read_text().replace('<joint joint="joint5" coef="-.4"/>', ""))
