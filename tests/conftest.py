@@ -34,9 +34,19 @@ def _release_compiled_programs():
     jax.clear_caches()
 
 
+LONGEST = ("test_pinocchio.py", "test_compile_time.py", "test_float32.py", "test_derivatives.py", "test_gradients.py")
+"""Files of minutes. They go first, so that no worker is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """One worker runs a whole file, so that what its tests compile is compiled once."""
+    """One worker runs a whole file, so that what its tests compile is compiled once; in the order of collection."""
     from xdist.scheduler import LoadFileScheduling
 
+    config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
