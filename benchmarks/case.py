@@ -17,6 +17,7 @@ QUANTITIES = {
     "compile": "compile time",
     "lone": "latency of a lone call",
     "slope": "cost over the number of bodies",
+    "loops": "forward dynamics of closed mechanisms",
 }
 
 
@@ -47,6 +48,7 @@ ROBOTS = (
 )  # fmt: skip
 DTYPES = ("float32", "float64")
 SLOPE_SIZES = (50, 150, 500, 2000)
+LOOP_SIZES = (4, 8, 16, 32)
 SMOKE_BATCH = 8
 
 
@@ -76,6 +78,9 @@ def cases(what: str) -> Iterator[list[Case]]:
         case "slope":
             for shape in ("chain", "tree"):
                 yield from ([Case(what, f"{shape}{size}", "float32", 64)] for size in SLOPE_SIZES)
+        case "loops":
+            yield from ([Case(what, "legs8", dtype, 1024)] for dtype in DTYPES)
+            yield [Case(what, f"four-bars{size}", "float64", 64) for size in LOOP_SIZES]
         case _:
             raise ValueError(f"{what!r} is not one of {list(QUANTITIES)}")
 
@@ -89,4 +94,6 @@ def smoke_cases(what: str) -> list[Case]:
             return [Case(what, "panda", "float32", of="fd")]
         case "slope":
             return [Case(what, "chain8", "float32", SMOKE_BATCH)]
+        case "loops":
+            return [Case(what, "four-bars2", "float64", SMOKE_BATCH)]
     return [Case(what, "panda", "float64", SMOKE_BATCH)]

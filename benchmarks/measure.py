@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks import loops
 from benchmarks.case import Case
 from benchmarks.check import Mismatch, check, check_equal, check_same_robot
 from benchmarks.jax_calls import no_cache
@@ -90,6 +91,9 @@ class Session:
         """A row per contender, or per engine that failed."""
         pairs: list[tuple[Case, Contender]] = []
         for case in group:
+            if case.what == "loops":  # of dynax alone: its routes are compared with one another
+                pairs += [(case, c) for c in loops.contenders(case, UNOPTIMISED if self.rehearsal else None)]
+                continue
             which = robot(case.robot)
             check_same_robot(which)
             batch = states(which, case)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.case import SLOPE_SIZES
+from benchmarks.case import LOOP_SIZES, SLOPE_SIZES
 from benchmarks.tables import MISSING, Rows, microseconds, over, ratio, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +50,10 @@ those of MJX and Brax cost some 200 us a call before anything is computed."""
 SLOPE = """\
 Forward dynamics, float32, batch of 64, microseconds an evaluation. Target: the exponent of the number of bodies, fitted
 to all sizes; 1 is linear."""
+LOOPS = """\
+A floating robot on eight legs with a four-bar each (33 bodies, 38 freedoms, of which 22 are independent), through
+`dx.batch`: embedded (`dx.embed`), and by the methods of `dx.constrained_dynamics`. And four-bars in a row, each on the
+one before, embedded, with the exponent of their number: 1 is linear. Microseconds an evaluation."""
 
 Section = Callable[[Rows], str]
 
@@ -160,6 +164,20 @@ def slope(rows: Rows) -> str:
     return table(["shape", "engine", *(f"{n} bodies" for n in SLOPE_SIZES), "exponent", "target"], lines)
 
 
+def closed(rows: Rows) -> str:
+    lines = []
+    for row in rows.find(what="loops"):
+        if row["robot"].startswith("legs"):
+            embedded = rows.cpu(what="loops", robot=row["robot"], dtype=row["dtype"], route="embedded")
+            value = ratio(over(row["cpu"], embedded))
+            lines.append([row["robot"], row["dtype"], str(row["batch"]), row["route"], microseconds(row["cpu"]), value])
+    legs = table(["robot", "type", "batch", "route", "time", "over embedded"], lines)
+    times = {n: rows.cpu(what="loops", robot=f"four-bars{n}", route="embedded") for n in LOOP_SIZES}
+    value = exponent([(math.log(n), math.log(t)) for n, t in times.items() if t is not None])
+    row = [*(microseconds(t) for t in times.values()), ratio(value)]
+    return f"{legs}\n\n{table([*(f'{n} four-bars' for n in LOOP_SIZES), 'exponent'], [row])}"
+
+
 def exponent(points: list[tuple[float, float]]) -> float | None:
     """The slope of the line that fits best, least squares."""
     if len(points) < 2:
@@ -203,6 +221,7 @@ SECTIONS: dict[str, tuple[str, str, Section]] = {
     "lone": ("A lone call", LONE, lone),
     "compile": ("Compiling", COMPILE, compiling),
     "slope": ("Cost over the number of bodies", SLOPE, slope),
+    "loops": ("Closed loops", LOOPS, closed),
 }
 
 
