@@ -1,4 +1,4 @@
-"""What the README shows is run, as its reader would run it, and prints what it shows."""
+"""What the README and pages of the documentation show is run, as their reader would, and prints what they show."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHOWN_IN = ("README.md", "docs/closed_loops.md", "docs/operators.md")
+PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in SHOWN_IN]
 # A block of Python, and the block of text that directly follows it, if any: what it prints.
-EXAMPLES = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", README, flags=re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.MULTILINE | re.DOTALL)
+EXAMPLES = [example for page in PAGES for example in SHOWN.findall(page)]
 
 
 def words(text: str) -> list[str]:
@@ -30,8 +32,8 @@ def same(printed: str, shown: str) -> bool:
         return printed == shown
 
 
-def test_readme_has_examples():
-    assert any(shown for _, shown in EXAMPLES)
+def test_pages_have_examples():
+    assert all(any(shown for _, shown in SHOWN.findall(page)) for page in PAGES)
 
 
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES, ids=[f"example {k + 1}" for k in range(len(EXAMPLES))])
