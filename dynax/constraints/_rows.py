@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.algorithms._fence import fenced
 from dynax.algorithms._layout import Parts
 from dynax.algorithms._setup import Setup, lift
 from dynax.constraints._ends import Ends, loop_paths, relative_motion
@@ -98,7 +99,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     batch, dtype = s.batch, s.dtype
     residual, rate, bias, entries = [], [], [], []
     if structure.loops:
-        ends = relative_motion(model, s, kin, moving=v is not None)
+        ends = fenced(relative_motion(model, s, kin, moving=v is not None), batch)
         parameters = lift(model.loop_parameters, 1, len(batch), dtype)
         order = []
         for closure, group in p.groups:
