@@ -11,6 +11,7 @@ import pytest
 from constraints import mechanisms
 
 import dynax as dx
+from dynax.constraints.dynamics import METHODS
 
 STEPS = 5000
 G = 9.81
@@ -131,6 +132,27 @@ def test_andrews_squeezer_in_motion():
     np.testing.assert_allclose(np.min(quality.dependent[:, own]), 0.01311, atol=2e-5)
     np.testing.assert_allclose(np.min(quality.conditions[:, own]), 0.01433, atol=2e-5)
     assert np.max(quality.error) < 1e-11
+
+
+@jax.jit
+def by_all_methods(embedded, q, v, external):
+    """Accelerations of the independent joints, embedded and by the methods that solve for the forces as well."""
+    tree, independent = embedded.tree, jnp.array(embedded.independent)
+    whole, none = dx.embedding_matrix(embedded, q) @ v, jnp.zeros(embedded.tree.nv)
+    solved = [dx.constrained_dynamics(tree, q, whole, none, external, method=m).a[independent] for m in METHODS]
+    return jnp.stack([dx.forward_dynamics(embedded, q, v, jnp.zeros_like(v), external), *solved])
+
+
+@pytest.mark.spec("B-AND", "B-4N", "B-BRI", "EMBED-LIMIT")
+@pytest.mark.parametrize("k", [20, 70])
+def test_all_methods_agree(k):
+    """In motion, each mechanism by its own measure."""
+    squeezer, model, embedded, _, _ = world()
+    qs, vs = motion()
+    found = by_all_methods(embedded, qs[k], vs[k], squeezed(squeezer, model, jnp.asarray(qs[k])))
+    assert np.abs(vs[k]).min() > 0.01
+    assert np.abs(found[0]).min() > 0.01
+    np.testing.assert_allclose(found[1:], np.broadcast_to(found[0], found[1:].shape), rtol=1e-9)
 
 
 @pytest.mark.spec("B-4N", "ERR-18")
