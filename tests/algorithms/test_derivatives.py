@@ -143,6 +143,7 @@ def test_rule_in_every_composition():
     close(rate, found.v[0] @ s.a[0], 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RBDA-X-GRAD")
 def test_second_derivatives_mixed_in_state_and_leaves():
     """The rate of every first derivative as state and model move together, poses along their manifold."""

@@ -127,6 +127,7 @@ def motion(model, q, v, tau, external):
     return dx.forward_dynamics(model, q, v, tau, external), factor.solve(jnp.eye(model.nv)), factor.logdet()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SUBSTR", "SKO-PART", "AGG-VEL/ACC/FRC")
 def test_a_tree_in_pieces(rng):
     """Sub-graphs as nodes with all their freedoms, `X = 1`: the same motion, forces, inverse and determinant."""

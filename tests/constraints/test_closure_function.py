@@ -41,6 +41,7 @@ def test_worked_linkage():
     close(g @ np.asarray(pushed) + offset, solution(f._replace(c=c), TAU)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RBDA-8.11-LCF")
 def test_no_drift():
     """After ten seconds of falling about the loop is closed to rounding, and energy is kept as the step allows."""
@@ -88,6 +89,7 @@ def branch(side):
     return gamma
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RBDA-8.10-AMBIG")
 def test_two_ways_to_assemble():
     """One crank angle, two rockers: the function chooses, stays on its branch, and both close."""
@@ -108,6 +110,7 @@ def test_two_ways_to_assemble():
     assert np.abs(ends[0] - ends[1]).min() > 0.3
 
 
+@pytest.mark.slow
 def test_quaternions_and_leaves():
     """`gamma` may fill quaternions and read leaves: a ball that turns about a line its frame gives, and its mass."""
     model = dx.ModelBuilder(gravity=(0, 0, 0)).body("ball", joint=dx.Spherical(), inertia=dx.SpatialInertia(

@@ -69,6 +69,7 @@ def test_every_method_on_every_kind_of_rows(linkage, method, rng):
     close(f.k.T @ (multipliers[0] + idle), push, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RBDA-8.5-M1", "RBDA-8.5-M2", "RBDA-8.5-M3")
 def test_stewart_gough_platform(rng):
     """Eighteen conditions on twenty-four freedoms, none redundant."""

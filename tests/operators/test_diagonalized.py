@@ -168,6 +168,7 @@ def test_the_same_motion():
         assert (abs(work) < 1e-12) == normalized
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DIAG")
 def test_gradients_at_rest():
     model = build([(-1, dx.Revolute((0, 1, 0))), (0, dx.Prismatic((1, 0, 0)))])

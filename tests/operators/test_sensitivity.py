@@ -14,6 +14,8 @@ from trees import states, tree
 import dynax as dx
 from dynax.spatial.plucker import crm
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("E_phi", "H", "phi", "mass_matrix", "P", "D", "G", "F", "W", "inverse_mass_matrix")
 
 
