@@ -34,6 +34,7 @@ def facts(embedded, q, v):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EMBED-4BAR-T", "EMBED-4BAR-I", "EMBED-COORD")
 def test_four_bars():
     """Three sets of lengths, both cuts, turned by up to 2 rad, each joint independent: the same motion."""
