@@ -123,6 +123,7 @@ def test_rule_is_the_derivative_of_the_recursion():
         np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-11, err_msg=jax.tree_util.keystr(path))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RBDA-X-GRAD", "RBDA-X-BATCH")
 def test_rule_in_every_composition():
     model, s = small()

@@ -30,8 +30,6 @@ MECHANISMS = {
     "stewart-gough": stewart_gough,
     "ladder": lambda: Mechanism(ladder(3), np.asarray(dx.neutral(ladder(3))), -1),
 }
-FAST = ("four-bar of hinges",)
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MECHANISMS if name not in FAST]
 
 
 # The whole system, in NumPy -------------------------------------------------------------------------------------------
@@ -176,7 +174,8 @@ def by_six_steps(model: dx.Model, q, v, tau, external) -> jax.Array:
 
 
 @pytest.mark.spec("RBDA-X-LOOP", "RBDA-3.2-PROC", "FORM-ABS", "RBDA-7.5-SETS", "RBDA-3.7-BIG", "CC-6STEP", "OP-A")
-@pytest.mark.parametrize("name", [*FAST, *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_all_routes_agree(name, rng):
     """Four orders of assembly, and every form of the equations: one motion, to 1e-9."""
     mechanism = MECHANISMS[name]()

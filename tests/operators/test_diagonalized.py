@@ -111,6 +111,7 @@ UNLIKE = (
 """Joints unlike screws: of several freedoms, with columns that move in the body, driven."""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DIAG")
 def test_the_same_motion():
     """Integrated from one state in either velocities and in those of the joints, under forces, springs and gravity."""

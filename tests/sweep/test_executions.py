@@ -42,6 +42,7 @@ def test_dynamics_do_not_depend_on_the_execution(name):
             np.testing.assert_allclose(y, x, atol=1e-11 * np.abs(x).max())
 
 
+@pytest.mark.slow
 def test_an_execution_is_chosen_by_name():
     chain = trees.build([(-1, dx.Free()), (0, dx.Revolute((0.0, 1.0, 0.0))), (1, dx.Prismatic((1.0, 0.0, 1.0)))], 5)
     q, v, _, tau, external = (x[0] for x in trees.states(chain, 1))
