@@ -14,6 +14,9 @@ from constraints.mechanisms import HINGE, at, rod
 import dynax as dx
 from dynax.constraints.residual import rows_at
 
+# Once in four runs of everything XLA's own threads did not come back from this program.
+pytestmark = pytest.mark.slow
+
 COUNT = 2
 
 
