@@ -106,10 +106,10 @@ def rigid_jacobians_by_products(model: Model, x: Linearization, *, mass: bool) -
     return along_q, along_v, matrix(upper, jnp.swapaxes(upper, 1, 2))
 
 
-def joint_block(model: Model, rows: Linearization, q: jax.Array) -> jax.Array:
-    """What joints add to `dtau/dq` by themselves, springs and moving columns, within joints: `(nv, k, *batch)`."""
+def joint_block(model: Model, moving: jax.Array | None, q: jax.Array) -> jax.Array:
+    """What joints add to `dtau/dq` by themselves, springs and `moving` columns, within joints: `(nv, k, *batch)`."""
     springs = spring_variations(model, q)
-    return springs if rows.joint is None else springs + rows.joint
+    return springs if moving is None else springs + moving
 
 
 def joint_slope(model: Model, v: jax.Array) -> jax.Array:
@@ -123,7 +123,7 @@ def jacobians(
     model: Model, rows: Linearization, q, v, *, mass: bool = True
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """The Jacobians from the rows, joints and all, each `(batch, nv, nv)` if there are many freedoms."""
-    block, slope, armature = joint_block(model, rows, q), joint_slope(model, v), per_velocity(model.armature, v)
+    block, slope, armature = joint_block(model, rows.joint, q), joint_slope(model, v), per_velocity(model.armature, v)
     if model.nv <= ELEMENTWISE:
         along_q, along_v, inertia = rigid_jacobians(model, rows)
         along_q, along_v = along_q + within_joints(model, block), along_v + diagonal(slope)

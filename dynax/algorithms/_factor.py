@@ -26,7 +26,7 @@ from dynax.algorithms._articulated import (
 )
 from dynax.algorithms._bodies import world_inertias
 from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._layout import Layout
+from dynax.algorithms._layout import Layout, Parts
 from dynax.algorithms._setup import setup
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -63,6 +63,26 @@ def factorize(model: Model, q: jax.Array) -> Factor:
 
 def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
     """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
+    slots, gains, w, base, bases = _inward(factor, rhs)
+    rows = factor.layout.slots.scatter(accelerate, bases, (slots, gains, w))
+    return factor.layout.velocity_order(base, rows)
+
+
+def response(factor: Factor, rhs: jax.Array) -> tuple[jax.Array, Parts]:
+    """`solve`, and the motions that these rates give the bodies, world axes about their joints, `(n, m, *batch)`."""
+    slots, gains, w, base, bases = _inward(factor, rhs)
+
+    def outward(parent, x):
+        motion, rate = accelerate(parent, x)
+        return motion, (motion, rate)
+
+    rows, rates = factor.layout.slots.scatter(outward, bases, (slots, gains, w))
+    motions = Parts(jax.tree.map(lambda a: a[1:], bases), factor.layout.to_bodies(rows))
+    return factor.layout.velocity_order(base, rates), motions
+
+
+def _inward(factor: Factor, rhs: jax.Array):
+    """Innovations of all columns, and the accelerations of the bases."""
     plan, roots = factor.layout, factor.layout.root_velocity
     rotation, slots, gains = jax.tree.map(lambda a: a[:, None], (factor.root_rotation, factor.slots, factor.gains))
 
@@ -76,8 +96,7 @@ def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
     base = jnp.zeros((0, *rhs.shape[1:]), rhs.dtype)
     if len(roots):
         base = factor.roots.solve(rhs[roots] - root_forces(rotation, jax.tree.map(lambda a: a[1:], z)))
-    rows = plan.slots.scatter(accelerate, base_accelerations(rotation, base), (slots, gains, w))
-    return plan.velocity_order(base, rows)
+    return slots, gains, w, base, base_accelerations(rotation, base)
 
 
 @jax.jit

@@ -23,9 +23,9 @@ from dynax.algorithms._derivatives import ELEMENTWISE, jacobians
 from dynax.algorithms._factor import Factor, solve
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._layout import Parts
-from dynax.algorithms._linearize import Linearization, linearize
+from dynax.algorithms._linearize import linearize
 from dynax.algorithms._products import batch_leading, batch_trailing
-from dynax.algorithms._setup import setup
+from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -44,8 +44,19 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """The inverse mass matrix."""
 
 
-def linearized(model: Model, q, v, tau, external) -> tuple[jax.Array, Linearization, Factor]:
-    """The acceleration, the rows of the linearisation at it, and the factor that forward dynamics made on its way."""
+class Solved(NamedTuple):
+    """Forward dynamics at one state and all that it has found on its way."""
+
+    setup: Setup
+    a: jax.Array
+    kin: Parts
+    """With the accelerations found."""
+    inertias: Parts
+    factor: Factor
+
+
+def solved(model: Model, q, v, tau, external) -> Solved:
+    """Forward dynamics for trailing batch axes."""
     s = setup(model, q, v)
     bias = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
     inertias = world_inertias(s, bias)
@@ -54,13 +65,13 @@ def linearized(model: Model, q, v, tau, external) -> tuple[jax.Array, Linearizat
     found = eliminate(model, s, slots, inertias, forces, tau - passive_force(model, q, v), motions=True)
     assert found.motions is not None
     kin = Parts(*(k._replace(acceleration=k.acceleration + m) for k, m in zip(bias, found.motions, strict=True)))
-    rows = linearize(model, s, kin, inertias, v, found.a, external)
-    return found.a, rows, Factor(s.layout, s.root_rotation, slots, found.gains, found.roots)
+    return Solved(s, found.a, kin, inertias, Factor(s.layout, s.root_rotation, slots, found.gains, found.roots))
 
 
 def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
     """The Jacobians for trailing batch axes."""
-    _, rows, factor = linearized(model, q, v, tau, external)
+    found = solved(model, q, v, tau, external)
+    rows = linearize(model, found.setup, found.kin, found.inertias, v, found.a, external)
     dense, batch = model.nv <= DENSE, q.shape[1:]
     along_q, along_v, mass = jacobians(model, rows, q, v, mass=dense)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape((model.nv, model.nv) + (1,) * len(batch))
@@ -71,7 +82,7 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
         solution = gauss_jordan(mass, jnp.concatenate([-along_q, -along_v, eye], axis=1))
         return ForwardDynamicsDerivatives(*(solution[:, k * model.nv : (k + 1) * model.nv] for k in range(3)))
     if mass is None:
-        inverse = batch_leading(solve(factor, eye))
+        inverse = batch_leading(solve(found.factor, eye))
         inverse = 0.5 * (inverse + jnp.swapaxes(inverse, 1, 2))
     else:
         inverse = dense_inverse(mass)

@@ -49,16 +49,22 @@ class Linearization(NamedTuple):
     """`(dS_i/dq_j) . F_i` for `j` of the joint of `i`, shape `(nv, k, *batch)`; `None` where columns stand still."""
 
 
-def linearize(
-    model: Model, s: Setup, kin: Parts, inertias: Parts, v: jax.Array, a: jax.Array, external: jax.Array | None
-) -> Linearization:
-    """The rows for accelerations `a`, shapes `(nv, *batch)`; `kin` holds positions, velocities and accelerations."""
-    own = inertias, velocity_moments(kin, inertias), net_forces(s, kin, inertias, external)
-    inertia, moment, force = (per_freedom(s, total) for total in carried_sums(s, kin, *own))
+class Displacements(NamedTuple):
+    """The motions `S`, `Psi'`, `Psi''` and `Phi` of each freedom, in the order of `v`."""
+
+    s: Motion
+    psi: Motion
+    psi_rate: Motion
+    phi: Motion
+    joint: jax.Array | None
+    """As in `Linearization`."""
+
+
+def displacements(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array, force: Force) -> Displacements:
+    """What displacements along each freedom do to the motions of what it carries; `force` is per freedom."""
     velocity = per_freedom(s, Parts(kin.roots.velocity, kin.rows.velocity))
     parent_velocity, parent_acceleration = per_freedom(s, parent_motions(model, s, kin, v, a))
-    column, position = freedoms(model, s, kin)
-
+    column, _ = freedoms(model, s, kin)
     psi = parent_velocity.cross(column)
     phi = psi + velocity.cross(column)
     rotation = per_freedom(s, Parts(kin.roots.rotation, kin.rows.rotation))
@@ -68,17 +74,27 @@ def linearize(
     psi_rate = parent_acceleration.cross(column) + parent_velocity.cross(psi)
     if joint is not None:
         psi_rate = psi_rate + joint.acceleration + velocity.cross(joint.velocity)
+    return Displacements(column, psi, psi_rate, phi, None if joint is None else joint.force)
+
+
+def linearize(
+    model: Model, s: Setup, kin: Parts, inertias: Parts, v: jax.Array, a: jax.Array, external: jax.Array | None
+) -> Linearization:
+    """The rows for accelerations `a`, shapes `(nv, *batch)`; `kin` holds positions, velocities and accelerations."""
+    own = inertias, velocity_moments(kin, inertias), net_forces(s, kin, inertias, external)
+    inertia, moment, force = (per_freedom(s, total) for total in carried_sums(s, kin, *own))
+    x = displacements(model, s, kin, v, a, force)
     return Linearization(
-        position,
-        column,
-        psi,
-        psi_rate,
-        phi,
-        u=inertia @ column,
-        w=moment.apply_transpose(column) * 2.0,
-        t=moment.apply(psi) * 2.0 + inertia @ psi_rate + column.cross(force),
-        v=moment.apply(column) * 2.0 + inertia @ phi,
-        joint=None if joint is None else joint.force,
+        freedoms(model, s, kin).position,
+        x.s,
+        x.psi,
+        x.psi_rate,
+        x.phi,
+        u=inertia @ x.s,
+        w=moment.apply_transpose(x.s) * 2.0,
+        t=moment.apply(x.psi) * 2.0 + inertia @ x.psi_rate + x.s.cross(force),
+        v=moment.apply(x.s) * 2.0 + inertia @ x.phi,
+        joint=x.joint,
     )
 
 

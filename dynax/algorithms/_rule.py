@@ -23,16 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.algorithms._adjoint import Weights, adjoint, is_local, local_power
 from dynax.algorithms._articulated import Gains, RootInertia, Slots
 from dynax.algorithms._batching import along_moving, is_zero, trailing
-from dynax.algorithms._factor import Factor, solve
-from dynax.algorithms._forward_derivatives import linearized
-from dynax.algorithms._layout import layout
+from dynax.algorithms._factor import Factor, response, solve
+from dynax.algorithms._forward_derivatives import solved
+from dynax.algorithms._layout import Parts, layout
+from dynax.algorithms._linearize import linearize
 from dynax.algorithms._rnea import rnea
-from dynax.algorithms._tangent import Tangent, apply, tangent
+from dynax.algorithms._setup import setup
+from dynax.algorithms._tangent import apply, tangent
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
-from dynax.spatial import Mat3
 
 # Sums over the ancestor relation are products with a matrix; beyond this many freedoms the recursion's own derivative
 # costs less.
@@ -40,20 +42,30 @@ MOST_FREEDOMS = 160
 
 
 class Residuals(NamedTuple):
-    """What the tangent needs of one state: arrays alone, all with the full batch."""
+    """What the derivatives need of one state: arrays alone, all with the full batch."""
 
-    tangent: Tangent
-    root_rotation: Mat3
+    q: jax.Array
+    v: jax.Array
+    a: jax.Array
+    kin: Parts
+    inertias: Parts
     slots: Slots
     gains: Gains
     roots: RootInertia
 
+    @property
+    def batch(self) -> tuple[int, ...]:
+        return self.q.shape[1:]
+
+    def factor(self, model: Model) -> Factor:
+        return Factor(layout(model.topology), self.kin.roots.rotation, self.slots, self.gains, self.roots)
+
 
 def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
-    """The acceleration and what its tangent needs, for trailing batch axes."""
-    a, rows, factor = linearized(model, q, v, tau, external)
-    found = Residuals(tangent(model, rows, q, v), *factor[1:])
-    return a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
+    """The acceleration and what its derivatives need, for trailing batch axes."""
+    x = solved(model, q, v, tau, external)
+    found = Residuals(q, v, x.a, x.kin, x.inertias, *x.factor[2:])
+    return x.a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
 
 
 def closed_form(model: Model) -> bool:
@@ -122,17 +134,28 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
     dmodel, dq, dv, dtau, dexternal = tangents
-    constants, structure = jax.tree.flatten((model, external))
+    paths, structure = jax.tree_util.tree_flatten_with_path((model, external))
+    constants = [leaf for _, leaf in paths]
     rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
     moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
     at = Point(q, v, a, tuple(_full(constants[k], v.shape[1:]) for k in moving))
 
-    def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
+    def with_leaves(constants: list, leaves: tuple) -> tuple[Model, jax.Array | None]:
         current = list(constants)
         for k, leaf in zip(moving, leaves, strict=True):
             current[k] = leaf
-        model, external = jax.tree.unflatten(structure, current)
+        return jax.tree.unflatten(structure, current)
+
+    def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
+        model, external = with_leaves(constants, leaves)
         return rnea(model, q, v, a, external)
+
+    def paired(known: tuple, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
+        found, constants = known
+        if all(is_local(paths[k][0]) for k in moving):
+            model, external = with_leaves(constants, leaves)
+            return local_power(model, found.kin, found.q, found.v, found.a, external, weights)
+        return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at.v, at.a), axis=0)
 
     def system(rows: jax.Array) -> jax.Array:
         x = right.unpacked(rows)
@@ -141,34 +164,34 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
         return x._replace(last=last).packed()
 
-    def factor(found: Residuals) -> Factor:
-        return Factor(layout(model.topology), *found[1:])
-
     def forward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
         found, constants = known
+        model, external = jax.tree.unflatten(structure, constants)
         b = right.unpacked(rows)
-        force = b.last - apply(model, found.tangent, b.q, b.v)
+        s = setup(model, found.q, found.v)
+        linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
+        force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return b._replace(last=solve(factor(found), force[:, None])[:, 0]).packed()
+        return b._replace(last=solve(found.factor(model), force[:, None])[:, 0]).packed()
 
     def backward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
         found, constants = known
+        model, external = jax.tree.unflatten(structure, constants)
         c = right.unpacked(rows)
-        force = solve(factor(found), c.last[:, None])[:, 0]
-        moved = [x for x in (c.q, c.v) if x is not None]
-        bars = iter(())
-        if moved:
-            along = jax.linear_transpose(partial(_apply_moving, model, found.tangent, c), *moved)
-            bars = iter(along(force))
-        bar_q, bar_v = (None if x is None else x - next(bars) for x in (c.q, c.v))
+        force, motions = response(found.factor(model), c.last[:, None])
+        weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
+        bar_q, bar_v = c.q, c.v
+        if bar_q is not None or bar_v is not None:
+            s = setup(model, found.q, found.v)
+            along = adjoint(model, s, found.kin, found.inertias, found.q, found.v, found.a, external, weights)
+            bar_q, bar_v = (None if x is None else x - rate for x, rate in zip((c.q, c.v), along, strict=True))
         leaves = c.leaves
         if moving:
-            by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
-            (bar,) = jax.vjp(by_leaves, at.leaves)[1](force)
-            leaves = jax.tree.map(jnp.subtract, c.leaves, bar)
-        return Change(leaves, bar_q, bar_v, force).packed()
+            power, along = jax.vjp(partial(paired, known, weights, at), at.leaves)
+            leaves = jax.tree.map(jnp.subtract, c.leaves, *along(jnp.ones_like(power)))
+        return Change(leaves, bar_q, bar_v, weights.freedoms).packed()
 
     known = found, constants
     right = Change(
@@ -187,9 +210,3 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
 def _full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """With batch axes of their whole lengths: those of what is the same for all have length one."""
     return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
-
-
-def _apply_moving(model: Model, tangent: Tangent, like: Change, *moved: jax.Array) -> jax.Array:
-    """`apply` as a function of those of `dq` and `dv` that `like` has."""
-    values = iter(moved)
-    return apply(model, tangent, *(None if x is None else next(values) for x in (like.q, like.v)))

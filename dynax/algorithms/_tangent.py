@@ -36,7 +36,7 @@ class Tangent(NamedTuple):
 
 def tangent(model: Model, x: Linearization, q: jax.Array, v: jax.Array) -> Tangent:
     """The map from the rows."""
-    return Tangent(at_base(placed(model, x)), joint_block(model, x, q), joint_slope(model, v))
+    return Tangent(at_base(placed(model, x)), joint_block(model, x.joint, q), joint_slope(model, v))
 
 
 def apply(model: Model, x: Tangent, dq: jax.Array | None, dv: jax.Array | None) -> jax.Array:

@@ -89,8 +89,8 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
     """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
-    bodies = max((arg.num_bodies for arg in args if isinstance(arg, _MODELS)), default=8)
-    width = tile_width(bodies, 0.0)
+    rows = max((arg.nq for arg in args if isinstance(arg, _MODELS)), default=8)
+    width = tile_width(rows, 0.0)
     if width >= size:
         return width
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
@@ -100,4 +100,4 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
 
     shapes = [tiled(arg) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)]
     results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, *shapes))) / width
-    return tile_width(bodies, results)
+    return tile_width(rows, results)
