@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import jax
 import numpy as np
 import pytest
 
+# One thread for each worker. On several, kernels of jaxlib that wait for the threads they run on can wait for ever: two
+# batched factorisations in one program are enough (docs/batches.md).
+os.environ.setdefault("NPROC", "1")
 jax.config.update("jax_enable_x64", True)
 
 
@@ -25,6 +29,20 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def key(request: pytest.FixtureRequest) -> jax.Array:
     """A JAX key, seeded like `rng`."""
     return jax.random.key(_seed(request))
+
+
+@pytest.fixture
+def compile_quickly(request: pytest.FixtureRequest):
+    """XLA's optimiser is off, but for tests that ask for `optimised`: most tests compile much and run little."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", "optimised" not in request.fixturenames)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def optimised():
+    """Ask for this where a test runs long or looks at what is compiled."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -131,15 +131,6 @@ def test_builder_round_trip():
 # With loops and gears.
 
 
-@pytest.fixture
-def compile_quickly():
-    """XLA's optimiser off: these tests compile much and run little."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 def linkage(**options) -> dx.ModelBuilder:
     """Two arms on a bus, their tips pinned together, and a panel that follows one of them."""
     builder = satellite(dx.Revolute((0, 1, 1)), **options)

@@ -80,8 +80,8 @@ def adjoint(
 
 
 LOCAL = frozenset(
-    ("mass", "com", "inertia", "armature", "damping", "friction_loss", "friction_velocity")
-    + ("stiffness", "spring_reference")
+    {"mass", "com", "inertia", "armature", "damping", "friction_loss", "friction_velocity"}
+    | {"stiffness", "spring_reference"}
 )
 """Leaves of a model that leave its motions as they are, and so act on each body or joint by itself."""
 
@@ -106,4 +106,5 @@ def _within(model: Model, block: jax.Array, weights: jax.Array) -> jax.Array:
     first, stop = (bound[topology.body_of_velocity] for bound in (topology.v_start[:-1], topology.v_start[1:]))
     weighted = (block * weights[:, None]).reshape(-1, *weights.shape[1:])
     k = np.arange(topology.nv) - first
-    return sum(take_rows(weighted, np.where(first + i < stop, (first + i) * width + k, -1)) for i in range(width))
+    rows = (np.where(first + i < stop, (first + i) * width + k, -1) for i in range(width))
+    return sum((take_rows(weighted, row) for row in rows), jnp.zeros_like(weights))

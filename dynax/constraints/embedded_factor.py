@@ -8,8 +8,6 @@ per base the root of its 6x6. Then each product is one walk over the nodes, as i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -36,15 +34,13 @@ from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.operators.recursions import mul
+from dynax.operators.square_root import SquareRoot, by_columns
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion
 
 
 @pytree_dataclass("structure", "embedding")
-class EmbeddedFactor:
-    """`X^T M X = L L^T` at one configuration, armature included; made by `innovations_factor`, a pytree.
-
-    Every method takes a vector `(nv,)`, or a matrix `(nv, m)` of `m` at once, and costs O(n) for each.
-    """
+class EmbeddedFactor(SquareRoot):
+    """`X^T M X = L L^T` of a tree into which loops are embedded."""
 
     structure: Structure
     embedding: Embedding
@@ -64,67 +60,21 @@ class EmbeddedFactor:
         """The number of independent velocities."""
         return len(self.plan.independent)
 
-    def apply(self, x) -> jax.Array:
-        """`L x`."""
-        return _apply(self, self._checked(x))
-
-    def apply_transpose(self, x) -> jax.Array:
-        """`L^T x`: of a velocity, the rates in which the kinetic energy is half the sum of squares."""
-        return _apply_transpose(self, self._checked(x))
-
-    def solve_root(self, x) -> jax.Array:
-        """`L^-1 x`: of joint forces, the whitened innovations."""
-        return _solve_root(self, self._checked(x))
-
-    def solve_root_transpose(self, x) -> jax.Array:
-        """`L^-T x`."""
-        return _solve_root_transpose(self, self._checked(x))
-
-    def solve(self, x) -> jax.Array:
-        """`M^-1 x`."""
-        return self.solve_root_transpose(self.solve_root(x))
-
-    def mass_product(self, x) -> jax.Array:
-        """`M x`."""
-        return self.apply(self.apply_transpose(x))
-
-    def inverse(self) -> jax.Array:
-        """`M^-1`, shape `(nv, nv)`, exactly symmetric; O(n) for each column."""
-        root = self.solve_root(jnp.eye(self.nv, dtype=self.root.dtype))
-        inverse = mul(root.T, root)
-        return 0.5 * (inverse + inverse.T)
-
     def logdet(self) -> jax.Array:
-        """`log det M`, the sum of `log det D`."""
         nodes, bases = (jnp.diagonal(a, axis1=-2, axis2=-1) for a in (self.gains.lower, self.root))
         return 2.0 * (jnp.sum(jnp.log(nodes)) + jnp.sum(jnp.log(bases)))  # padding has D = 1
 
-    def sample(self, key: jax.Array, kt=1.0) -> jax.Array:
-        """Thermal velocities `(nv,)`: normal, with mean zero and covariance `kt M^-1` (equipartition).
+    def _apply(self, x: jax.Array) -> jax.Array:
+        return _apply(self, x)
 
-        **Arguments:**
+    def _apply_transpose(self, x: jax.Array) -> jax.Array:
+        return _apply_transpose(self, x)
 
-        - `key`: a key of `jax.random`; `jax.vmap` over keys for many samples.
-        - `kt`: the temperature as an energy [J].
-        """
-        noise = jax.random.normal(key, (self.nv,), self.root.dtype)
-        return self.solve_root_transpose(jnp.sqrt(jnp.asarray(kt, noise.dtype)) * noise)
+    def _solve_root(self, x: jax.Array) -> jax.Array:
+        return _solve_root(self, x)
 
-    def _checked(self, x) -> jax.Array:
-        array = jnp.asarray(x, self.root.dtype)
-        if array.ndim not in (1, 2) or array.shape[0] != self.nv:
-            raise ValueError(
-                f"a factor of this model takes vectors ({self.nv},) or matrices ({self.nv}, m), got {array.shape}"
-            )
-        return array
-
-    def __repr__(self) -> str:
-        return f"EmbeddedFactor(nv={self.nv})"
-
-
-def _columns(method: Callable[[EmbeddedFactor, jax.Array], jax.Array]):
-    """A function of matrices `(nv, m)` for vectors too, compiled when called outside of `jit`."""
-    return jax.jit(lambda f, x: method(f, x) if x.ndim == 2 else method(f, x[:, None])[:, 0])
+    def _solve_root_transpose(self, x: jax.Array) -> jax.Array:
+        return _solve_root_transpose(self, x)
 
 
 def _rows(f: EmbeddedFactor, x: jax.Array) -> tuple[Mat3, tuple[NodeRows, NodeGains, jax.Array]]:
@@ -164,7 +114,7 @@ def _scatter(f: EmbeddedFactor, x: jax.Array, bases: jax.Array, step) -> jax.Arr
     return f.plan.walk.scatter(outward, start, xs)
 
 
-@_columns
+@by_columns
 def _apply(f: EmbeddedFactor, w: jax.Array) -> jax.Array:
     def step(z: Force, node: NodeRows, gains: NodeGains, w: jax.Array) -> tuple[Force, jax.Array]:
         own = jnp.sum(gains.lower * w[:, None], axis=2)
@@ -174,13 +124,13 @@ def _apply(f: EmbeddedFactor, w: jax.Array) -> jax.Array:
     return _ordered(f, x, mul(f.root, _of_bases(f, w)) + z)
 
 
-@_columns
+@by_columns
 def _solve_root(f: EmbeddedFactor, x: jax.Array) -> jax.Array:
     z, w = _gather(f, x, innovated)
     return _ordered(f, w, solve_triangular(f.root, _of_bases(f, x) - z, lower=True))
 
 
-@_columns
+@by_columns
 def _apply_transpose(f: EmbeddedFactor, a: jax.Array) -> jax.Array:
     def step(parent: Motion, gains: NodeGains, rates: jax.Array) -> tuple[jax.Array, jax.Array]:
         return rates, jnp.sum(gains.lower * rates[:, :, None], axis=1) + gains.dual(parent)
@@ -189,7 +139,7 @@ def _apply_transpose(f: EmbeddedFactor, a: jax.Array) -> jax.Array:
     return _ordered(f, _scatter(f, a, own, step), mul(jnp.swapaxes(f.root, -1, -2), own))
 
 
-@_columns
+@by_columns
 def _solve_root_transpose(f: EmbeddedFactor, w: jax.Array) -> jax.Array:
     def step(parent: Motion, gains: NodeGains, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         rates = accelerated(parent, gains, w)

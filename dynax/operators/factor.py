@@ -13,8 +13,6 @@ With bodies parents first `L` is upper triangular and has no fill-in: it is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -35,16 +33,14 @@ from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.recursions import mul
+from dynax.operators.square_root import SquareRoot, by_columns
 from dynax.spatial import Force, Mat3, Motion, Scalar
 from dynax.topology import Topology
 
 
 @pytree_dataclass("topology")
-class InnovationsFactor:
-    """`M = L L^T` at one configuration, armature included; made by `innovations_factor`, a pytree.
-
-    Every method takes a vector `(nv,)`, or a matrix `(nv, m)` of `m` at once, and costs O(n) for each.
-    """
+class InnovationsFactor(SquareRoot):
+    """`M = L L^T` of a tree."""
 
     topology: Topology
     root_rotation: Mat3
@@ -53,65 +49,25 @@ class InnovationsFactor:
     root: jax.Array
     """The upper triangular roots of the free roots' articulated inertias, in their own axes, shape `(k, 6, 6)`."""
 
-    def apply(self, x) -> jax.Array:
-        """`L x`."""
-        return _apply(self, self._checked(x))
-
-    def apply_transpose(self, x) -> jax.Array:
-        """`L^T x`: of a velocity, the rates in which the kinetic energy is half the sum of squares."""
-        return _apply_transpose(self, self._checked(x))
-
-    def solve_root(self, x) -> jax.Array:
-        """`L^-1 x`: of joint forces, the whitened innovations."""
-        return _solve_root(self, self._checked(x))
-
-    def solve_root_transpose(self, x) -> jax.Array:
-        """`L^-T x`."""
-        return _solve_root_transpose(self, self._checked(x))
-
-    def solve(self, x) -> jax.Array:
-        """`M^-1 x`."""
-        return self.solve_root_transpose(self.solve_root(x))
-
-    def mass_product(self, x) -> jax.Array:
-        """`M x`."""
-        return self.apply(self.apply_transpose(x))
-
-    def inverse(self) -> jax.Array:
-        """`M^-1`, shape `(nv, nv)`, exactly symmetric; O(n) for each column."""
-        root = self.solve_root(jnp.eye(self.topology.nv, dtype=self.gains.root.dtype))
-        inverse = mul(root.T, root)
-        return 0.5 * (inverse + inverse.T)
+    @property
+    def nv(self) -> int:
+        return self.topology.nv
 
     def logdet(self) -> jax.Array:
-        """`log det M`, the sum of `log det D`."""
         pivots = jnp.diagonal(self.root, axis1=-2, axis2=-1)
         return 2.0 * (jnp.sum(jnp.log(self.gains.root)) + jnp.sum(jnp.log(pivots)))  # padding has D = 1
 
-    def sample(self, key: jax.Array, kt=1.0) -> jax.Array:
-        """Thermal velocities `(nv,)`: normal, with mean zero and covariance `kt M^-1` (equipartition).
+    def _apply(self, x: jax.Array) -> jax.Array:
+        return _apply(self, x)
 
-        **Arguments:**
+    def _apply_transpose(self, x: jax.Array) -> jax.Array:
+        return _apply_transpose(self, x)
 
-        - `key`: a key of `jax.random`; `jax.vmap` over keys for many samples.
-        - `kt`: the temperature as an energy [J].
-        """
-        noise = jax.random.normal(key, (self.topology.nv,), self.gains.root.dtype)
-        return self.solve_root_transpose(jnp.sqrt(jnp.asarray(kt, noise.dtype)) * noise)
+    def _solve_root(self, x: jax.Array) -> jax.Array:
+        return _solve_root(self, x)
 
-    def _checked(self, x) -> jax.Array:
-        array, nv = jnp.asarray(x, self.gains.root.dtype), self.topology.nv
-        if array.ndim not in (1, 2) or array.shape[0] != nv:
-            raise ValueError(f"a factor of this model takes vectors ({nv},) or matrices ({nv}, m), got {array.shape}")
-        return array
-
-    def __repr__(self) -> str:
-        return f"InnovationsFactor(nv={self.topology.nv})"
-
-
-def _columns(method: Callable[[InnovationsFactor, jax.Array], jax.Array]):
-    """A function of matrices `(nv, m)` for vectors too, compiled when called outside of `jit`."""
-    return jax.jit(lambda f, x: method(f, x) if x.ndim == 2 else method(f, x[:, None])[:, 0])
+    def _solve_root_transpose(self, x: jax.Array) -> jax.Array:
+        return _solve_root_transpose(self, x)
 
 
 def _rows(f: InnovationsFactor, x: jax.Array) -> tuple[Mat3, tuple[Slots, Gains, Scalar]]:
@@ -149,7 +105,7 @@ def _scatter(f: InnovationsFactor, x: jax.Array, base: jax.Array, step) -> jax.A
     return layout(f.topology).slots.scatter(step, bases, xs)
 
 
-@_columns
+@by_columns
 def _apply(f: InnovationsFactor, w: jax.Array) -> jax.Array:
     def step(z: Force, slot: Slots, gains: Gains, w: Scalar) -> tuple[Force, Scalar]:
         return z + gains.gain * w, gains.root * w + slot.column.dot(z)
@@ -158,13 +114,13 @@ def _apply(f: InnovationsFactor, w: jax.Array) -> jax.Array:
     return _ordered(f, mul(f.root, _of_roots(f, w)) + z, x)
 
 
-@_columns
+@by_columns
 def _solve_root(f: InnovationsFactor, x: jax.Array) -> jax.Array:
     z, w = _gather(f, x, lambda z, slot, gains, tau: innovate(z, slot, gains, tau))
     return _ordered(f, solve_triangular(f.root, _of_roots(f, x) - z), w)
 
 
-@_columns
+@by_columns
 def _apply_transpose(f: InnovationsFactor, a: jax.Array) -> jax.Array:
     def step(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, Scalar]:
         slot, gains, rate = x
@@ -175,7 +131,7 @@ def _apply_transpose(f: InnovationsFactor, a: jax.Array) -> jax.Array:
     return _ordered(f, mul(jnp.swapaxes(f.root, -1, -2), own), _scatter(f, a, own, step))
 
 
-@_columns
+@by_columns
 def _solve_root_transpose(f: InnovationsFactor, w: jax.Array) -> jax.Array:
     own = solve_triangular(f.root, _of_roots(f, w), trans=1)
     return _ordered(f, own, _scatter(f, w, own, accelerate))

@@ -46,9 +46,8 @@ class UnitTriangular(Operator):
         return y + self.sign * self.K._apply_transpose(moved)
 
 
-@pytree_dataclass()
-class CompositeOperator(Operator):
-    """`phi X phi*` (Jain, CRB-DEC: it is `R + phi_t R + R phi_t*`)."""
+class _Congruence(Operator):
+    """A block-diagonal operator between a propagation and its transpose."""
 
     phi: Propagation
     middle: BlockDiagonal
@@ -64,6 +63,14 @@ class CompositeOperator(Operator):
     @property
     def positive(self) -> bool:
         return self.middle.positive
+
+
+@pytree_dataclass()
+class CompositeOperator(_Congruence):
+    """`phi X phi*` (Jain, CRB-DEC: it is `R + phi_t R + R phi_t*`)."""
+
+    phi: Propagation
+    middle: BlockDiagonal
 
     @property
     def inv(self) -> Operator:
@@ -83,7 +90,7 @@ class CompositeOperator(Operator):
 
 
 @pytree_dataclass()
-class ComplianceOperator(Operator):
+class ComplianceOperator(_Congruence):
     """`phi* X phi`; `Omega = psi* H* D^-1 H psi` is one (Jain, OMEGA, UPS).
 
     Blocks of bodies that carry one another, and of bodies on different branches, come from where their paths meet:
@@ -93,18 +100,6 @@ class ComplianceOperator(Operator):
 
     phi: Propagation
     middle: BlockDiagonal
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.phi.shape
-
-    @property
-    def symmetric(self) -> bool:
-        return self.middle.symmetric
-
-    @property
-    def positive(self) -> bool:
-        return self.middle.positive
 
     @property
     def inv(self) -> Operator:

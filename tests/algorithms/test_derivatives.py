@@ -13,6 +13,9 @@ from oracles.robots import PinocchioState, example_robots, frictionless, random_
 
 import dynax as dx
 from dynax.algorithms._aba import aba
+from dynax.algorithms._adjoint import LOCAL, Weights, adjoint
+from dynax.algorithms._factor import response
+from dynax.algorithms._forward_derivatives import solved
 
 pin = pytest.importorskip("pinocchio")
 
@@ -54,6 +57,28 @@ def test_inverse_dynamics_against_differences(name):
     close(found.q, by_q, 1e-10)
     close(found.v, by_v, 1e-10)
     close(found.a, jax.vmap(partial(dx.mass_matrix, model))(s.q), 1e-13)
+
+
+@pytest.mark.spec("RBDA-5.5-DERIV")
+@pytest.mark.parametrize("name", trees.TREES)
+def test_one_inward_walk_is_the_transpose(name, rng):
+    """What reverse mode runs: `J^T w` for the `w` that solves `M w = c`, batch axes last."""
+    model, _, d = programs(name)
+    s = trees.states(model, 2)
+    c = rng.normal(size=s.v.shape)
+
+    def transposed(q, v, tau, external, c):
+        x = solved(model, q, v, tau, external)
+        rates, motions = response(x.factor, c[:, None])
+        weights = Weights(rates[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
+        return x.a, weights.freedoms, *adjoint(model, x.setup, x.kin, x.inertias, q, v, x.a, external, weights)
+
+    last = [np.moveaxis(x, 0, -1) for x in (s.q, s.v, s.tau, s.external, c)]
+    a, w, by_q, by_v = (np.moveaxis(x, -1, 0) for x in jax.jit(transposed, compiler_options=QUICK)(*last))
+    expected = d(s.q, s.v, a, s.external)
+    close(np.einsum("sij,sj->si", expected.a, w), c, 1e-11)
+    close(by_q, np.einsum("sij,si->sj", expected.q, w), 1e-12)
+    close(by_v, np.einsum("sij,si->sj", expected.v, w), 1e-12)
 
 
 @pytest.mark.parametrize("name", ["arm", "screws"])
@@ -121,6 +146,24 @@ def test_rule_is_the_derivative_of_the_recursion():
         jax.tree_util.tree_leaves_with_path(by_rule), jax.tree.leaves(plain), strict=True
     ):
         np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-11, err_msg=jax.tree_util.keystr(path))
+
+
+@pytest.mark.spec("RBDA-X-GRAD")
+def test_leaves_that_move_nothing_need_no_walk():
+    """The gradient by them and the wrenches alone, which is found body by body, is that of the recursion."""
+    model, s = small()
+    leaves = {name: getattr(model, name) for name in sorted(LOCAL)}
+
+    def of_leaves(f, leaves, external):
+        return value(f, model.replace(**leaves), jnp.zeros(model.nv), s.v[0], s.tau[0], external, s.q[0])
+
+    by_rule, plain = (
+        jax.jit(jax.grad(partial(of_leaves, f), argnums=(0, 1)), compiler_options=QUICK)(leaves, s.external[0])
+        for f in (dx.forward_dynamics, aba)
+    )
+    for ours, expected in zip(jax.tree.leaves(by_rule), jax.tree.leaves(plain), strict=True):
+        assert np.any(expected)
+        np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.slow

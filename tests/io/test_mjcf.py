@@ -433,15 +433,6 @@ TIED = """<mujoco><compiler angle="degree"/><default><geom type="box" size=".1 .
 </equality></mujoco>"""
 
 
-@pytest.fixture
-def compile_quickly():
-    """XLA's optimiser off: these tests compile much and run little."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 def test_loops_and_gears_are_mujocos_constraints(rng, compile_quickly):
     """Where one is closed so is the other, and their Jacobians have the same rows, up to how a loop's are combined."""
     model, m = dx.load(TIED), mujoco.MjModel.from_xml_string(TIED)

@@ -14,13 +14,7 @@ from dense import Dense, crf, inertia_matrix, motion_transform, skew
 import dynax as dx
 from dynax.spatial import RigidInertia
 
-
-@pytest.fixture(autouse=True)
-def _compile_quickly():
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def close(a, b, tolerance=1e-11):

@@ -1,14 +1,10 @@
-"""What tests of operators share. XLA's optimiser is off in them: they compile much and run little."""
+"""What tests of operators share."""
 
 from __future__ import annotations
 
-import jax
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _compile_quickly():
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+def _compile_quickly(compile_quickly):
+    """In all of them."""

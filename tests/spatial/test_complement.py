@@ -9,13 +9,7 @@ import pytest
 
 from dynax.spatial.complement import complement
 
-
-@pytest.fixture(autouse=True)
-def _compile_quickly():
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def close(a, b, tolerance=1e-12):
