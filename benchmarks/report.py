@@ -187,9 +187,15 @@ def exponent(points: list[tuple[float, float]]) -> float | None:
 
 
 def machine(rows: Rows) -> str:
-    header = rows.header
+    header = rows.headers[0]
+    runs = [(run, rows.quantities(run)) for run in rows.headers]
     facts = [
-        f"* {header['date']}; {header['cpu']}; core {header['core']}; load average at the start {header['load']}.",
+        *(
+            f"* {', '.join(measured)}: {run['date']}, load average at the start {run['load']}."
+            for run, measured in runs
+            if measured
+        ),
+        f"* {header['cpu']}; core {header['core']}.",
         f"* Python {header['python']}, {header['system']}.",
         "* " + ", ".join(f"{name} {number}" for name, number in header["versions"].items()) + ".",
         *(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.case import ROBOTS
 from benchmarks.targets import TARGETS
 
 Row = dict[str, Any]
@@ -16,7 +17,7 @@ MISSING = "-"
 
 @dataclass
 class Rows:
-    """The rows of one run, and what the tables found in them."""
+    """The rows of a file, and what the tables found in them."""
 
     rows: list[Row]
     missed: list[str] = field(default_factory=list)
@@ -26,11 +27,25 @@ class Rows:
 
     @classmethod
     def read(cls, path: Path) -> Rows:
-        return cls([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line])
+        """A file holds one run or several, each after its header: what was measured again counts as it was last."""
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        run, last = 0, {}
+        for row in rows:
+            run += row["what"] == "header"
+            row["run"] = run
+            last[_cell(row)] = run
+        order = {robot: place for place, robot in enumerate(ROBOTS)}
+        kept = [row for row in rows if last[_cell(row)] == row["run"]]
+        return cls(sorted(kept, key=lambda row: order.get(row.get("robot", ""), len(order))))
 
     @property
-    def header(self) -> Row:
-        return self.rows[0]
+    def headers(self) -> list[Row]:
+        """Of the runs, the last first."""
+        return sorted((row for row in self.rows if row["what"] == "header"), key=lambda row: -row["run"])
+
+    def quantities(self, header: Row) -> list[str]:
+        """What counts of a run."""
+        return list(dict.fromkeys(row["what"] for row in self.find(run=header["run"]) if "robot" in row))
 
     def find(self, **wanted: Any) -> list[Row]:
         """Those that have times and these values."""
@@ -55,6 +70,13 @@ class Rows:
             return [f"**{ratio(value)}**", f"{target}"]
         self.missed.append(f"{quantity} of {robot}, {dtype}: {ratio(value)}, target {target}")
         return [f"{ratio(value)}", f"{target}: missed"]
+
+
+def _cell(row: Row) -> tuple:
+    """What one run measures side by side."""
+    if row["what"] == "header":
+        return row["run"], "header"
+    return tuple(row.get(key) for key in ("what", "of", "robot", "dtype", "batch"))
 
 
 def over(numerator: float | None, denominator: float | None) -> float | None:
