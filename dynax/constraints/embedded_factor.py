@@ -64,17 +64,36 @@ class EmbeddedFactor(SquareRoot):
         nodes, bases = (jnp.diagonal(a, axis1=-2, axis2=-1) for a in (self.gains.lower, self.root))
         return 2.0 * (jnp.sum(jnp.log(nodes)) + jnp.sum(jnp.log(bases)))  # padding has D = 1
 
-    def _apply(self, x: jax.Array) -> jax.Array:
-        return _apply(self, x)
+    @by_columns
+    def _apply(self, w: jax.Array) -> jax.Array:
+        def step(z: Force, node: NodeRows, gains: NodeGains, w: jax.Array) -> tuple[Force, jax.Array]:
+            own = jnp.sum(gains.lower * w[:, None], axis=2)
+            return at_port(node.port, collected(z, node, gains, w)), own + node.dual(z)
 
-    def _apply_transpose(self, x: jax.Array) -> jax.Array:
-        return _apply_transpose(self, x)
+        z, x = _gather(self, w, step)
+        return _ordered(self, x, mul(self.root, _of_bases(self, w)) + z)
 
+    @by_columns
     def _solve_root(self, x: jax.Array) -> jax.Array:
-        return _solve_root(self, x)
+        z, w = _gather(self, x, innovated)
+        return _ordered(self, w, solve_triangular(self.root, _of_bases(self, x) - z, lower=True))
 
-    def _solve_root_transpose(self, x: jax.Array) -> jax.Array:
-        return _solve_root_transpose(self, x)
+    @by_columns
+    def _apply_transpose(self, a: jax.Array) -> jax.Array:
+        def step(parent: Motion, gains: NodeGains, rates: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return rates, jnp.sum(gains.lower * rates[:, :, None], axis=1) + gains.dual(parent)
+
+        own = _of_bases(self, a)
+        return _ordered(self, _scatter(self, a, own, step), mul(jnp.swapaxes(self.root, -1, -2), own))
+
+    @by_columns
+    def _solve_root_transpose(self, w: jax.Array) -> jax.Array:
+        def step(parent: Motion, gains: NodeGains, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+            rates = accelerated(parent, gains, w)
+            return rates, rates
+
+        own = solve_triangular(self.root, _of_bases(self, w), trans=1, lower=True)
+        return _ordered(self, _scatter(self, w, own, step), own)
 
 
 def _rows(f: EmbeddedFactor, x: jax.Array) -> tuple[Mat3, tuple[NodeRows, NodeGains, jax.Array]]:
@@ -112,41 +131,6 @@ def _scatter(f: EmbeddedFactor, x: jax.Array, bases: jax.Array, step) -> jax.Arr
 
     start = base_members(f.plan, rotation, bases.reshape(-1, x.shape[1]))
     return f.plan.walk.scatter(outward, start, xs)
-
-
-@by_columns
-def _apply(f: EmbeddedFactor, w: jax.Array) -> jax.Array:
-    def step(z: Force, node: NodeRows, gains: NodeGains, w: jax.Array) -> tuple[Force, jax.Array]:
-        own = jnp.sum(gains.lower * w[:, None], axis=2)
-        return at_port(node.port, collected(z, node, gains, w)), own + node.dual(z)
-
-    z, x = _gather(f, w, step)
-    return _ordered(f, x, mul(f.root, _of_bases(f, w)) + z)
-
-
-@by_columns
-def _solve_root(f: EmbeddedFactor, x: jax.Array) -> jax.Array:
-    z, w = _gather(f, x, innovated)
-    return _ordered(f, w, solve_triangular(f.root, _of_bases(f, x) - z, lower=True))
-
-
-@by_columns
-def _apply_transpose(f: EmbeddedFactor, a: jax.Array) -> jax.Array:
-    def step(parent: Motion, gains: NodeGains, rates: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return rates, jnp.sum(gains.lower * rates[:, :, None], axis=1) + gains.dual(parent)
-
-    own = _of_bases(f, a)
-    return _ordered(f, _scatter(f, a, own, step), mul(jnp.swapaxes(f.root, -1, -2), own))
-
-
-@by_columns
-def _solve_root_transpose(f: EmbeddedFactor, w: jax.Array) -> jax.Array:
-    def step(parent: Motion, gains: NodeGains, w: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rates = accelerated(parent, gains, w)
-        return rates, rates
-
-    own = solve_triangular(f.root, _of_bases(f, w), trans=1, lower=True)
-    return _ordered(f, _scatter(f, w, own, step), own)
 
 
 @jax.jit

@@ -57,17 +57,33 @@ class InnovationsFactor(SquareRoot):
         pivots = jnp.diagonal(self.root, axis1=-2, axis2=-1)
         return 2.0 * (jnp.sum(jnp.log(self.gains.root)) + jnp.sum(jnp.log(pivots)))  # padding has D = 1
 
-    def _apply(self, x: jax.Array) -> jax.Array:
-        return _apply(self, x)
+    @by_columns
+    def _apply(self, w: jax.Array) -> jax.Array:
+        def step(z: Force, slot: Slots, gains: Gains, w: Scalar) -> tuple[Force, Scalar]:
+            return z + gains.gain * w, gains.root * w + slot.column.dot(z)
 
-    def _apply_transpose(self, x: jax.Array) -> jax.Array:
-        return _apply_transpose(self, x)
+        z, x = _gather(self, w, step)
+        return _ordered(self, mul(self.root, _of_roots(self, w)) + z, x)
 
+    @by_columns
     def _solve_root(self, x: jax.Array) -> jax.Array:
-        return _solve_root(self, x)
+        z, w = _gather(self, x, lambda z, slot, gains, tau: innovate(z, slot, gains, tau))
+        return _ordered(self, solve_triangular(self.root, _of_roots(self, x) - z), w)
 
-    def _solve_root_transpose(self, x: jax.Array) -> jax.Array:
-        return _solve_root_transpose(self, x)
+    @by_columns
+    def _apply_transpose(self, a: jax.Array) -> jax.Array:
+        def step(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, Scalar]:
+            slot, gains, rate = x
+            before = parent.shift(slot.offset)
+            return slot.column.add(before, rate), gains.root * rate + gains.gain.dot(before)
+
+        own = _of_roots(self, a)
+        return _ordered(self, mul(jnp.swapaxes(self.root, -1, -2), own), _scatter(self, a, own, step))
+
+    @by_columns
+    def _solve_root_transpose(self, w: jax.Array) -> jax.Array:
+        own = solve_triangular(self.root, _of_roots(self, w), trans=1)
+        return _ordered(self, own, _scatter(self, w, own, accelerate))
 
 
 def _rows(f: InnovationsFactor, x: jax.Array) -> tuple[Mat3, tuple[Slots, Gains, Scalar]]:
@@ -103,38 +119,6 @@ def _scatter(f: InnovationsFactor, x: jax.Array, base: jax.Array, step) -> jax.A
     rotation, xs = _rows(f, x)
     bases = base_accelerations(rotation, base.reshape(-1, x.shape[1]))
     return layout(f.topology).slots.scatter(step, bases, xs)
-
-
-@by_columns
-def _apply(f: InnovationsFactor, w: jax.Array) -> jax.Array:
-    def step(z: Force, slot: Slots, gains: Gains, w: Scalar) -> tuple[Force, Scalar]:
-        return z + gains.gain * w, gains.root * w + slot.column.dot(z)
-
-    z, x = _gather(f, w, step)
-    return _ordered(f, mul(f.root, _of_roots(f, w)) + z, x)
-
-
-@by_columns
-def _solve_root(f: InnovationsFactor, x: jax.Array) -> jax.Array:
-    z, w = _gather(f, x, lambda z, slot, gains, tau: innovate(z, slot, gains, tau))
-    return _ordered(f, solve_triangular(f.root, _of_roots(f, x) - z), w)
-
-
-@by_columns
-def _apply_transpose(f: InnovationsFactor, a: jax.Array) -> jax.Array:
-    def step(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, Scalar]:
-        slot, gains, rate = x
-        before = parent.shift(slot.offset)
-        return slot.column.add(before, rate), gains.root * rate + gains.gain.dot(before)
-
-    own = _of_roots(f, a)
-    return _ordered(f, mul(jnp.swapaxes(f.root, -1, -2), own), _scatter(f, a, own, step))
-
-
-@by_columns
-def _solve_root_transpose(f: InnovationsFactor, w: jax.Array) -> jax.Array:
-    own = solve_triangular(f.root, _of_roots(f, w), trans=1)
-    return _ordered(f, own, _scatter(f, w, own, accelerate))
 
 
 @jax.jit
