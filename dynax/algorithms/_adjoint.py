@@ -31,6 +31,14 @@ from dynax.spatial import Motion, Vec3
 from dynax.spatial.components import component_dataclass
 from dynax.sweep import take_rows
 
+LOCAL = frozenset(
+    (
+        *("mass", "com", "inertia"),
+        *("armature", "damping", "friction_loss", "friction_velocity", "stiffness", "spring_reference"),
+    )
+)
+"""Leaves of a model that leave its motions as they are: they act on each body, or on each joint, by itself."""
+
 
 @component_dataclass
 class Couple:
@@ -77,13 +85,6 @@ def adjoint(
     along_q = x.psi.angular.dot(couple.moment) + x.psi_rate.dot(momentum) + turned
     along_v = x.s.angular.dot(couple.moment) + x.phi.dot(momentum) + joint_slope(model, v) * weights.freedoms
     return along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms), along_v
-
-
-LOCAL = frozenset(
-    {"mass", "com", "inertia", "armature", "damping", "friction_loss", "friction_velocity"}
-    | {"stiffness", "spring_reference"}
-)
-"""Leaves of a model that leave its motions as they are, and so act on each body or joint by itself."""
 
 
 def is_local(path: tuple) -> bool:

@@ -82,6 +82,12 @@ def accelerate(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, 
     return slot.column.add(before, rate), rate
 
 
+def respond(parent: Motion, x: tuple[Slots, Gains, Scalar]) -> tuple[Motion, tuple[Motion, Scalar]]:
+    """`accelerate`, which keeps the motion as well."""
+    motion, rate = accelerate(parent, x)
+    return motion, (motion, rate)
+
+
 class Elimination(NamedTuple):
     """What one inward and one outward walk find."""
 
@@ -125,11 +131,7 @@ def eliminate(
         rows = s.layout.slots.scatter(accelerate, bases, (slots, gains, w))
         return Elimination(s.layout.velocity_order(base, rows), gains, inverse, None)
 
-    def outward(parent, x):
-        motion, rate = accelerate(parent, x)
-        return motion, (motion, rate)
-
-    rows, rates = s.layout.slots.scatter(outward, bases, (slots, gains, w))
+    rows, rates = s.layout.slots.scatter(respond, bases, (slots, gains, w))
     carried = s.layout.to_bodies(rows)
     return Elimination(
         s.layout.velocity_order(base, rates), gains, inverse, Parts(jax.tree.map(lambda a: a[1:], bases), carried)

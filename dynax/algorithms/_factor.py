@@ -20,6 +20,7 @@ from dynax.algorithms._articulated import (
     articulate,
     base_accelerations,
     innovate,
+    respond,
     root_forces,
     slot_rows,
     slot_scalars,
@@ -72,11 +73,7 @@ def response(factor: Factor, rhs: jax.Array) -> tuple[jax.Array, Parts]:
     """`solve`, and the motions that these rates give the bodies, world axes about their joints, `(n, m, *batch)`."""
     slots, gains, w, base, bases = _inward(factor, rhs)
 
-    def outward(parent, x):
-        motion, rate = accelerate(parent, x)
-        return motion, (motion, rate)
-
-    rows, rates = factor.layout.slots.scatter(outward, bases, (slots, gains, w))
+    rows, rates = factor.layout.slots.scatter(respond, bases, (slots, gains, w))
     motions = Parts(jax.tree.map(lambda a: a[1:], bases), factor.layout.to_bodies(rows))
     return factor.layout.velocity_order(base, rates), motions
 

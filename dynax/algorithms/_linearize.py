@@ -52,6 +52,7 @@ class Linearization(NamedTuple):
 class Displacements(NamedTuple):
     """The motions `S`, `Psi'`, `Psi''` and `Phi` of each freedom, in the order of `v`."""
 
+    position: Vec3
     s: Motion
     psi: Motion
     psi_rate: Motion
@@ -64,7 +65,7 @@ def displacements(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array
     """What displacements along each freedom do to the motions of what it carries; `force` is per freedom."""
     velocity = per_freedom(s, Parts(kin.roots.velocity, kin.rows.velocity))
     parent_velocity, parent_acceleration = per_freedom(s, parent_motions(model, s, kin, v, a))
-    column, _ = freedoms(model, s, kin)
+    column, position = freedoms(model, s, kin)
     psi = parent_velocity.cross(column)
     phi = psi + velocity.cross(column)
     rotation = per_freedom(s, Parts(kin.roots.rotation, kin.rows.rotation))
@@ -74,7 +75,7 @@ def displacements(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array
     psi_rate = parent_acceleration.cross(column) + parent_velocity.cross(psi)
     if joint is not None:
         psi_rate = psi_rate + joint.acceleration + velocity.cross(joint.velocity)
-    return Displacements(column, psi, psi_rate, phi, None if joint is None else joint.force)
+    return Displacements(position, column, psi, psi_rate, phi, None if joint is None else joint.force)
 
 
 def linearize(
@@ -85,7 +86,7 @@ def linearize(
     inertia, moment, force = (per_freedom(s, total) for total in carried_sums(s, kin, *own))
     x = displacements(model, s, kin, v, a, force)
     return Linearization(
-        freedoms(model, s, kin).position,
+        x.position,
         x.s,
         x.psi,
         x.psi_rate,

@@ -4,11 +4,12 @@ The acceleration `a(P, q, v, tau)` of a model with leaves `P` solves `tau = ID(P
 
     M da = dtau - dID/dq dq - dID/dv dv - dID/dP dP      at the `a` found.
 
-The right side is the closed form of `_tangent`, the solution the factor of the mass matrix that forward dynamics has
-made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)` themselves, it is one
-`custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch axes last), and a second
-derivative differentiates the system as it is written, the plain linearisation of inverse dynamics. The unknowns are one
-array, since the transpose refuses a right side of which a part is known, as `dtau` is when only `q` moves.
+The right side is the closed form of `_tangent`, transposed that of `_adjoint`; the solution is the factor of the mass
+matrix that forward dynamics has made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)`
+themselves, it is one `custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch
+axes last), and a second derivative differentiates the system as it is written, the plain linearisation of inverse
+dynamics. The unknowns are one array, since the transpose refuses a right side of which a part is known, as `dtau` is
+when only `q` moves.
 """
 
 from __future__ import annotations
@@ -52,10 +53,6 @@ class Residuals(NamedTuple):
     slots: Slots
     gains: Gains
     roots: RootInertia
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        return self.q.shape[1:]
 
     def factor(self, model: Model) -> Factor:
         return Factor(layout(model.topology), self.kin.roots.rotation, self.slots, self.gains, self.roots)
