@@ -14,7 +14,7 @@ from constraints.mechanisms import HINGE, at, rod
 import dynax as dx
 from dynax.constraints.residual import rows_at
 
-# Once in four runs of everything XLA's own threads did not come back from this program.
+# Minutes of compiling; and on several threads it hung once in four runs of everything (docs/batches.md).
 pytestmark = pytest.mark.slow
 
 COUNT = 2
