@@ -116,10 +116,10 @@ def setup(
     parts = plan.split(constants)
     motions: tuple = ()
     if topology.all_screws:
-        joints = _screw_rows(model, plan, q)
+        joints = screw_rows(model, plan.body_of_row, q)
     else:
         rates = jnp.zeros((topology.nv, *batch), dtype) if v is None else v
-        motions = tuple(_group_motions(model, q, rates, list(topology.carried), stopped=stopped))
+        motions = tuple(group_motions(model, q, rates, list(topology.carried), stopped=stopped))
         pose = [(bodies, (m.rotation, m.translation)) for _, bodies, m in motions]
         rotation, translation = _join_groups(pose, plan.body_of_row, batch, dtype)
         joints = JointRows(rotation=rotation, translation=translation)
@@ -128,9 +128,9 @@ def setup(
     return Setup(plan, q, parts, joints, motions, root_rotation, root_position, Vec3(*gravity), batch, jnp.dtype(dtype))
 
 
-def _screw_rows(model: Model, plan: Layout, q: jax.Array) -> JointRows:
-    topology, rows = model.topology, plan.body_of_row
-    at = np.maximum(rows, 0)
+def screw_rows(model: Model, bodies: np.ndarray, q: jax.Array) -> JointRows:
+    """The joints of some bodies, all screws; rows of negative numbers hold anything."""
+    topology, at = model.topology, np.maximum(bodies, 0)
     coordinate = take_rows(q, topology.q_start[at])
     if topology.all_revolute:
         return JointRows(cosine=jnp.cos(coordinate), sine=jnp.sin(coordinate))
@@ -150,7 +150,7 @@ def _screw_rows(model: Model, plan: Layout, q: jax.Array) -> JointRows:
     )
 
 
-def _group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *, stopped: bool = False):
+def group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *, stopped: bool = False):
     """The motion of each kind of joint, all joints of a kind at once."""
     topology, wanted = model.topology, {int(b) for b in bodies}
     parameters = lift(model.joint_parameters, 1, q.ndim - 1, q.dtype)
@@ -194,7 +194,7 @@ def _root_poses(model: Model, plan: Layout, constants: Constants, q: jax.Array) 
     if not len(roots):
         empty = jnp.zeros((0, *q.shape[1:]), q.dtype)
         return Mat3(*(empty,) * 9), Vec3(*(empty,) * 3)
-    ((_, _, motion),) = _group_motions(model, q, jnp.zeros((model.nv, *q.shape[1:]), q.dtype), list(roots))
+    ((_, _, motion),) = group_motions(model, q, jnp.zeros((model.nv, *q.shape[1:]), q.dtype), list(roots))
     rotation = constants.rotation @ motion.rotation
     position = constants.offset + constants.rotation @ motion.translation
     return jax.tree.map(lambda a: jnp.broadcast_to(a, (len(roots), *q.shape[1:])), (rotation, position))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._setup import _group_motions, _join_groups
+from dynax.algorithms._setup import _join_groups, group_motions
 from dynax.model import Model
 from dynax.operators.blocks import BlockDiagonal, Blocks, ChildToParent
 from dynax.operators.recursions import mul
@@ -40,7 +40,7 @@ def _joints(model: Model, q: jax.Array) -> tuple[Transform, jax.Array]:
     t, n = model.topology, model.num_bodies
     if not n:
         return _cast(model.placements, q.dtype), jnp.zeros((0, 6), q.dtype)
-    motions = list(_group_motions(model, q, jnp.zeros(model.nv, q.dtype), list(range(n))))
+    motions = list(group_motions(model, q, jnp.zeros(model.nv, q.dtype), list(range(n))))
     poses = [(bodies, (m.rotation, m.translation)) for _, bodies, m in motions]
     rotation, translation = _join_groups(poses, np.arange(n), (), q.dtype)
     hinges = _cast(model.hinges, q.dtype)

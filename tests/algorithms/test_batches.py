@@ -18,7 +18,7 @@ NAME = "screws"
 @pytest.mark.spec("RBDA-X-BATCH", "RBDA-1.1-FDID")
 def test_states_and_parameters_in_batches_equal_loops():
     model, s, y = routes.case(NAME)
-    before = _aba.EXECUTIONS["levels"]._cache_size()
+    before = _aba.EXECUTIONS["automatic"]._cache_size()
     one = [dx.forward_dynamics(model, *(x[k] for x in (s.q, s.v, s.tau, s.external))) for k in range(3)]
     np.testing.assert_allclose(y["fd"][:3], one, rtol=1e-11)
     masses = model.mass * jnp.array([[1.0], [1.5], [0.7]])
@@ -27,7 +27,7 @@ def test_states_and_parameters_in_batches_equal_loops():
     state = s.q[0], s.v[0], s.tau[0], s.external[0]
     looped = [dx.forward_dynamics(m, *state) for m in models]
     # Six calls with other numbers, one compiled program.
-    assert _aba.EXECUTIONS["levels"]._cache_size() == before + 1
+    assert _aba.EXECUTIONS["automatic"]._cache_size() == before + 1
     axes = jax.tree.map(lambda leaf: None, model).replace(mass=0, gravity=0)
     batch = model.replace(mass=masses, gravity=gravities)
     together = jax.vmap(dx.forward_dynamics, in_axes=(axes, None, None, None, None))(batch, *state)
