@@ -4,6 +4,9 @@ A pose is `[R, p; 0, 1]`, a twist `[[w]x, u; 0, 0]` without its last row, an ine
 `r = (x, y, z, 1)` of a body (the pseudo-inertia of Wensing, Kim and Slotine 2018), a wrench `[[n]x / 2, f; 0, 0]`. The
 product of a twist and an inertia is the momentum `sum of m r_dot r^T`, and its power is the sum of the products of its
 entries with those of a twist, in which only half the difference of off-diagonal entries counts: the moment.
+
+Besides their number it matters how many kernels could run side by side: of more than eight XLA's executor on a CPU
+hands some to another thread and waits for it, 8 us each time. Components of their own, as in the walks, are many.
 """
 
 from __future__ import annotations
