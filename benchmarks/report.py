@@ -141,7 +141,8 @@ def lone(rows: Rows) -> str:
         if row["route"].startswith("empty"):
             continue
         key = {k: row[k] for k in ("what", "robot", "engine")}
-        empty = rows.cpu(**key, route="empty" if row["route"] == "model a constant" else "empty, model an argument")
+        closed = row["route"].startswith("model a constant")
+        empty = rows.cpu(**key, route="empty" if closed else "empty, model an argument")
         value = over(row["cpu"], empty)
         judged = (
             rows.judged("lone", row["robot"], row["dtype"], value) if row["engine"] == "dynax" else [ratio(value), ""]
