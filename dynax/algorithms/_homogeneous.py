@@ -36,11 +36,6 @@ def times_transpose(a: jax.Array, b: jax.Array) -> jax.Array:
     return sum((a[:, k : k + 1] * b[None, :, k] for k in range(1, a.shape[1])), a[:, :1] * b[None, :, 0])
 
 
-def summed(x: jax.Array, relation: jax.Array) -> jax.Array:
-    """`sum over j of x[..., j] relation[j, i]`."""
-    return product(x.reshape(-1, x.shape[2]), relation).reshape(*x.shape[:2], relation.shape[1])
-
-
 def ends(x: jax.Array) -> jax.Array:
     """Vectors `(3, n)` as the last columns of matrices `(3, 4, n)` of zeros."""
     return x[:, None] * jnp.asarray(np.eye(4)[3], x.dtype)[:, None]
@@ -51,11 +46,6 @@ def turned(x: jax.Array) -> jax.Array:
     kept = np.ones((4, 4, 1))
     kept[:3, 3] = 0.0
     return x * jnp.asarray(kept[: len(x)], x.dtype)
-
-
-def positions(pose: jax.Array) -> jax.Array:
-    """`(4, n)`, the last row zeros."""
-    return pose[:, 3] * jnp.asarray([[1.0], [1.0], [1.0], [0.0]], pose.dtype)
 
 
 class Joints(NamedTuple):
@@ -126,7 +116,7 @@ def _quadratic_form() -> np.ndarray:
     return form.reshape(16, 16)
 
 
-QUATERNION = _quadratic_form()
+_QUATERNION = _quadratic_form()
 
 
 def _roots(model: Model, q: jax.Array) -> _Part:
@@ -134,7 +124,7 @@ def _roots(model: Model, q: jax.Array) -> _Part:
     t = model.topology
     x = jnp.stack([q[start + 3 : start + 7] for start in t.q_start[t.free_roots]], axis=1)
     pairs = (x[:, None] * x[None]).reshape(16, -1)
-    pose = product(jnp.asarray(QUATERNION, q.dtype), pairs) + jnp.asarray(np.eye(4).reshape(16, 1), q.dtype)
+    pose = product(jnp.asarray(_QUATERNION, q.dtype), pairs) + jnp.asarray(np.eye(4).reshape(16, 1), q.dtype)
     return _Part(t.free_roots, pose, tuple(_unit(k, len(t.free_roots), q.dtype) for k in range(6)), None)
 
 
@@ -171,7 +161,7 @@ def _screw_matrix() -> np.ndarray:
     return matrix.reshape(12, 16)
 
 
-SCREW = _screw_matrix()
+_SCREW = _screw_matrix()
 
 
 def twists(pose: jax.Array, motions: jax.Array) -> jax.Array:
@@ -179,7 +169,7 @@ def twists(pose: jax.Array, motions: jax.Array) -> jax.Array:
     angular, linear = (times(pose[:, :3], half[:, None])[:, 0] for half in jnp.split(motions, 2))
     below = jnp.asarray(np.eye(4)[3], pose.dtype)[:, None, None]
     lines = angular[:, None] * pose[None, :, 3] + below * linear
-    return product(jnp.asarray(SCREW, pose.dtype), lines.reshape(16, -1)).reshape(3, 4, -1)
+    return product(jnp.asarray(_SCREW, pose.dtype), lines.reshape(16, -1)).reshape(3, 4, -1)
 
 
 class Bodies(NamedTuple):
@@ -204,7 +194,8 @@ _MOMENTS = _moment_matrix()
 
 
 def body_arrays(model: Model, dtype, external: jax.Array | None) -> Bodies:
-    hinge, placement = jnp.split(_poses(jax.tree.map(_join, model.hinges, model.placements), dtype), 2, axis=2)
+    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), model.hinges, model.placements)
+    hinge, placement = jnp.split(_poses(both, dtype), 2, axis=2)
     back = jnp.swapaxes(hinge[:3, :3], 0, 1)
     into = jnp.concatenate([jnp.concatenate([back, -times(back, hinge[:3, 3:])], axis=1), hinge[3:]])
     parents, count = np.asarray(model.parents), model.num_bodies
@@ -226,10 +217,6 @@ def body_arrays(model: Model, dtype, external: jax.Array | None) -> Bodies:
         below = jnp.zeros((1, 4, count), dtype)
         wrench = times_transpose(times(into, jnp.concatenate([top, below])), into)
     return Bodies(frame, times_transpose(times(into, inertia), into), wrench)
-
-
-def _join(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.concatenate([a, b])
 
 
 def _poses(poses: Transform, dtype) -> jax.Array:

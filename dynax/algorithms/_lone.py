@@ -25,19 +25,18 @@ from dynax.algorithms._homogeneous import (
     body_arrays,
     ends,
     joint_arrays,
-    summed,
     times,
     times_transpose,
     turned,
     twists,
 )
 from dynax.model import Model
-from dynax.sweep.doubling import path_products, path_totals
+from dynax.sweep.doubling import combined, path_products, path_totals
 from dynax.topology import Topology
 
-# Measured on a CPU, float32, microseconds by walks and by this: quadrupeds of 13 bodies 37 and 40, a hand of 16 30 and
-# 27, two arms of 19 60 and 40, humanoids of 30 to 33 71 to 129 and 58 to 65.
-LEAST_BODIES, MOST_FREEDOMS = 16, 64
+# Measured on a CPU, float64, microseconds by walks and by this: a quadruped of 13 bodies 51 and 47, a hand of 16 32 and
+# 34, two arms of 19 68 and 61, humanoids of 30 to 33 84 and 72, 74 and 72, 98 and 88, 159 and 92.
+LEAST_BODIES, MOST_FREEDOMS = 18, 64
 
 
 def possible(topology: Topology) -> bool:
@@ -48,8 +47,8 @@ def possible(topology: Topology) -> bool:
 def serves(topology: Topology, dtype) -> bool:
     """Whether this is the best way to the dynamics of one state.
 
-    In float32 it is not: rounding the mass matrix alone costs as much as three times the error of the walks (a tenth of
-    the states of a humanoid: 3e-6 by walks, 7e-6 by the exact matrix rounded).
+    In float32 it is not: it solves with the mass matrix, and rounding that alone costs several times the error of the
+    walks (90 % of the states of a humanoid are below 3e-6 by walks, below 7e-6 by the exact matrix rounded).
     """
     sizes = topology.num_bodies >= LEAST_BODIES and topology.nv <= MOST_FREEDOMS
     return sizes and possible(topology) and jnp.dtype(dtype) == jnp.float64
@@ -60,7 +59,7 @@ def lone_forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
     t, dtype = model.topology, q.dtype
     own = t.body_of_velocity
     simple = np.array_equal(own, np.arange(t.num_bodies))
-    carriers = jnp.asarray(t.support[:, own].T, dtype)  # [j, b]: freedom j carries body b
+    carries = t.support[:, own].T  # [j, b]: freedom j carries body b
     joints, bodies = joint_arrays(model, q, v), body_arrays(model, dtype, external)
     pose = path_products(times, times(bodies.frame, joints.pose), t.parents)
     seat = pose if simple else pose[:, :, own]
@@ -68,15 +67,15 @@ def lone_forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
     s = twists(seat, joints.columns)
     if simple:
         step = s * v
-        velocity = summed(step, carriers)
+        velocity = combined(step, carries)
     else:
-        of_body = jnp.asarray(own[:, None] == np.arange(t.num_bodies), dtype)
-        velocity, step = jnp.split(summed(s * v, jnp.concatenate([carriers, of_body], axis=1)), 2, axis=2)
+        of_body = np.equal.outer(own, np.arange(t.num_bodies))
+        velocity, step = jnp.split(combined(s * v, np.concatenate([carries, of_body], axis=1)), 2, axis=2)
     change = times(velocity, step) - times(step, velocity)
     if joints.bias is not None:
         change = change + twists(pose, joints.bias)
     gravity = ends(model.gravity.astype(dtype)[:, None])
-    acceleration = summed(change, jnp.asarray(t.support.T, dtype)) + times(velocity, velocity) - gravity
+    acceleration = combined(change, t.support.T) + times(velocity, velocity) - gravity
 
     axes, position = turned(pose), jnp.pad(pose[:3, 3], ((0, 4), (0, 0)))
     inertia = times_transpose(times(axes, bodies.inertia), axes)
@@ -110,16 +109,16 @@ def _about_parent(x: jax.Array, offset: jax.Array) -> jax.Array:
     return x + offset[:, None] * x[3]
 
 
-def solve(model: Model, pairs: jax.Array, right: jax.Array) -> jax.Array:
-    """`M^-1 right`, where `M` has `pairs[i, j]` for freedoms `j` that carry `i`, and the armature.
+def solve(model: Model, powers: jax.Array, right: jax.Array) -> jax.Array:
+    """`M^-1 right`, where `M` has `powers[i, j]` for freedoms `j` that carry `i`, and the armature.
 
     The right side is a last row of `M` with a huge pivot, so that its forward substitution is part of the
     factorisation.
     """
     n, dtype = model.nv, right.dtype
     support = np.pad(model.topology.velocity_support, (0, 1))
-    pairs, right, armature = (jnp.pad(x, (0, 1)) for x in (pairs, right, model.armature.astype(dtype)))
-    matrix = jnp.where(support, pairs, jnp.where(support.T, jnp.swapaxes(pairs, 0, 1), 0.0))
+    powers, right, armature = (jnp.pad(x, (0, 1)) for x in (powers, right, model.armature.astype(dtype)))
+    matrix = jnp.where(support, powers, jnp.where(support.T, powers.T, 0.0))
     last = jnp.asarray(np.arange(n + 1) == n, dtype)
     pivots = armature + last * (0.25 * jnp.finfo(dtype).max)
     bordered = matrix + jnp.eye(n + 1, dtype=dtype) * pivots + last[:, None] * right + last * right[:, None]

@@ -5,7 +5,7 @@
 | `levels` | one padded scan over depths | everything; the default, the fastest in a batch on most robots |
 | `segments` | one scan per distinct unbranched run | a few long limbs: a tenth faster, twice the time to compile |
 | `associative` | scans of logarithmic depth (`associative`) | one long chain on an accelerator; slower on a CPU |
-| `products` | pointer doubling by 0/1 matrices (`doubling`) | one state of many bodies: half the time on a CPU |
+| `products` | pointer doubling by 0/1 matrices (`doubling`) | one state of many bodies on a CPU |
 """
 
 from __future__ import annotations

@@ -44,11 +44,17 @@ def of_parents(base: Any, ys: Any, parents: tuple[int, ...]) -> Any:
 # bases.
 
 
+def combined(x: jax.Array, relation: np.ndarray) -> jax.Array:
+    """`sum over rows j of x[..., j] relation[j, i]`."""
+    found = jnp.matmul(x.reshape(-1, x.shape[-1]), jnp.asarray(relation, x.dtype), precision=lax.Precision.HIGHEST)
+    return found.reshape(*x.shape[:-1], relation.shape[1])
+
+
 def path_products(product: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, parents: tuple[int, ...]):
     """In matrix i of `(k, k, n)` the product of all on the way from its base to it, itself included."""
     for above in _strides(parents):
         rooted = jnp.asarray(np.eye(len(x))[:, :, None] * (above < 0), x.dtype)
-        x = product(_linear(x, _onto(above).T) + rooted, x)
+        x = product(combined(x, _onto(above).T) + rooted, x)
     return x
 
 
@@ -63,9 +69,9 @@ def path_totals(
     if not rounds:
         return x
     fetch = np.concatenate([_onto(np.maximum(above, 0)).T for above in rounds], axis=1)
-    offsets = jnp.tile(position, len(rounds)) - _linear(position[None], fetch)[0]
+    offsets = jnp.tile(position, len(rounds)) - combined(position[None], fetch)[0]
     for above, offset in zip(rounds, jnp.split(offsets, len(rounds), axis=1), strict=True):
-        x = x + _linear(shift(x, offset), _onto(above))
+        x = x + combined(shift(x, offset), _onto(above))
     return x
 
 
@@ -81,9 +87,3 @@ def _strides(parents: tuple[int, ...]) -> list[np.ndarray]:
 def _onto(above: np.ndarray) -> np.ndarray:
     """`[i, j]`: one where row j is above row i."""
     return np.equal.outer(above, np.arange(len(above))).astype(float)
-
-
-def _linear(x: jax.Array, relation: np.ndarray) -> jax.Array:
-    flat = x.reshape(-1, x.shape[-1])
-    found = jnp.matmul(flat, jnp.asarray(relation, x.dtype), precision=lax.Precision.HIGHEST)
-    return found.reshape(*x.shape[:-1], relation.shape[1])
