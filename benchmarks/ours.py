@@ -77,15 +77,9 @@ class Ours:
 
     def _lone(self, case: Case, model: dx.Model, batch: list[jax.Array]) -> list[Contender]:
         state = tuple(x[0] for x in batch)
-        routes = {"": dx.forward_dynamics, ", by products": partial(dx.forward_dynamics, execution="products")}
-        timed = []
-        for how, function in routes.items():
-            timed += [
-                self._timed(case, f"model an argument{how}", function, (model, *state), True),
-                self._timed(case, f"model a constant{how}", partial(function, model), state, True),
-            ]
         return [
-            *timed,
+            self._timed(case, "model an argument", dx.forward_dynamics, (model, *state), True),
+            self._timed(case, "model a constant", partial(dx.forward_dynamics, model), state, True),
             self._timed(case, "empty, model an argument", lambda model, q, v, tau: tau, (model, *state), False),
             self._timed(case, "empty", lambda q, v, tau: tau, state, False),
         ]

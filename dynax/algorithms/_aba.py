@@ -66,9 +66,9 @@ def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str =
       N].
     - `execution`: how it runs, the same result by each: `"levels"` of the tree at once, unbranched `"segments"` one
       after another, or in logarithmic depth (`"associative"`) for a robot that is one chain. One state can be had by
-      `"products"` of small arrays, which for humanoids take 0.6 to 0.95 of the time, but in float32 with some three
-      times the error, in single states ten, since they solve with the mass matrix. `"automatic"` is by products for one
-      state of 18 bodies or more in float64, by levels otherwise.
+      `"products"` of small arrays, in float32 with some three times the error, in single states ten, since they solve
+      with the mass matrix. `"automatic"` is by levels; by products only for one state of 18 bodies or more in float64
+      with a version of JAX of which it is not known whether a CPU can have the walks in one kernel.
 
     **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
     armature, which `model.report` names.

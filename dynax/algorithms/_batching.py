@@ -5,7 +5,8 @@ first, which halves the speed. A function made here is a primitive of its own, w
 the end and back and whose differentiation rule is the plain derivative, or one that is given. So every composition of
 `vmap`, `grad`, `jvp`, `jacfwd`, `jacrev` and `hessian` works, inside loops too.
 
-On one CPU a large batch is computed a tile at a time, so that what is in work stays in the cache.
+On one CPU a large batch is computed a tile at a time, so that what is in work stays in the cache, and a tile, or one
+state, in one kernel where that is possible.
 
 It is a primitive, and not `custom_vmap` in `custom_jvp`, because JAX inlines those in places (a scan's loop invariants
 in reverse mode) and then finds a batching rule which it cannot differentiate.
@@ -14,7 +15,7 @@ in reverse mode) and then finds a batching rule which it cannot differentiate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -25,6 +26,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+
+from dynax.algorithms._one_kernel import in_one_kernel
 
 Result = TypeVar("Result")
 Rule = Callable[[tuple, tuple], tuple[Any, Any]]
@@ -112,14 +115,20 @@ _whole = mlir.lower_fun(_evaluated, multiple_results=True)
 
 
 def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
-    """The same in a loop over tiles of the last batch axis."""
+    """The same in one kernel, in a loop over tiles of the last batch axis if that is long."""
+
+    def whole(leaves: Sequence[jax.Array]) -> list:
+        return in_one_kernel(lambda *leaves: function.on_leaves(structure, leaves), leaves)
+
+    if not batch:
+        return whole(leaves)
     samples = math.prod(batch)
     found = jax.eval_shape(function.core, *structure.unflatten(leaves))
     results = sum(x.size for x in jax.tree.leaves(found)) / max(samples, 1)
     rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
     width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
-        return function.on_leaves(structure, leaves)
+        return whole(leaves)
     equal = -(-batch[-1] // -(-batch[-1] // width))  # so that little is filled up
     width = -(-equal // LANES) * LANES
     moving = [x.shape[-1] > 1 for x in leaves]
@@ -127,7 +136,7 @@ def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[
     def one(tile: list) -> list:
         rest = iter(tile)
         own = [jnp.moveaxis(next(rest), 0, -1) if m else x for m, x in zip(moving, leaves, strict=True)]
-        return [jnp.moveaxis(x, -1, 0) for x in function.on_leaves(structure, own)]
+        return [jnp.moveaxis(x, -1, 0) for x in whole(own)]
 
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
     parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
@@ -140,7 +149,7 @@ _in_tiles = mlir.lower_fun(_tiled, multiple_results=True)
 def _on_cpu(context: Any, *operands: Any, batch: tuple[int, ...], **parameters: Any) -> Any:
     # A loop over tiles of an axis that lies on several devices would move samples between them.
     alone = getattr(context.module_context.axis_context, "num_devices", None) == 1
-    return (_in_tiles if batch and alone else _whole)(context, *operands, batch=batch, **parameters)
+    return (_in_tiles if alone else _whole)(context, *operands, batch=batch, **parameters)
 
 
 mlir.register_lowering(_primitive, _whole)

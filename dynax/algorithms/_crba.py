@@ -3,8 +3,9 @@
     inward    I_i^c = I_i + sum over children of phi I_j^c phi*      f_i = I_i^c s_i
     pairs     M_ij = f_i . s_j            for body j carrying (or being) body i, both about the joint of j
 
-The pairs are one masked product over all freedoms, with all rows taken to a joint at the base of their tree: no walk,
-no gather, exact zeros off the support.
+The pairs are one masked product over all freedoms: no walk, no gather, exact zeros off the support. Few freedoms: one
+elementwise kernel, about the joint of each column. Many: a product of matrices, with all rows taken to a joint at the
+base of their tree.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
+
+# Freedoms up to which the pairs are elementwise, which one kernel can hold; and in float32 XLA's product of matrices
+# smaller than 8 by 8 takes longer on a CPU than all the rest of a batch of arms. From 8 on it is the faster one.
+ELEMENTWISE = 7
 
 
 class Freedoms(NamedTuple):
@@ -121,6 +126,8 @@ def crba(model: Model, q: jax.Array) -> jax.Array:
     rows = freedoms(model, s, kin)
     force = column_forces(model, s, kin, world_inertias(s, kin))
     armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
+    if model.nv <= ELEMENTWISE:
+        return on_support(model, pair(force, rows.column, rows.position, rows.position)) + diagonal(armature)
     base = in_tree(model, rows.position)
     force, column = (
         batch_leading(x)

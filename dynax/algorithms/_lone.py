@@ -1,9 +1,10 @@
-"""Forward dynamics of one state by products of small arrays instead of walks: what a control loop calls.
+"""Forward dynamics of one state by products of small arrays instead of walks.
 
-A lone call on a CPU costs what its kernels cost to start, not what they compute. So every line takes all bodies at
-once, as the 4x4 matrices of `_homogeneous` about the first joint of their tree, sums over all that carry a body are
-products with the ancestor relation, and the recursions that remain double their stretches. With poses `T`, inertias
-`K` and the twists `S` of the freedoms (Legnani, Casolo, Righettini and Zappa 1996),
+Where an algorithm cannot be had in one kernel, a lone call on a CPU costs what its kernels cost to start, not what they
+compute. So every line takes all bodies at once, as the 4x4 matrices of `_homogeneous` about the first joint of their
+tree, sums over all that carry a body are products with the ancestor relation, and the recursions that remain double
+their stretches. With poses `T`, inertias `K` and the twists `S` of the freedoms (Legnani, Casolo, Righettini and Zappa
+1996),
 
     V_b = sum of S_j v_j      A_b = sum of [V_k, S_k v_k] - g      over what carries b
     Q_b = T K T^T             W_b = (A_b + V_b^2) Q_b              (A + V^2) r is the acceleration of the point r of b
@@ -30,12 +31,13 @@ from dynax.algorithms._homogeneous import (
     turned,
     twists,
 )
+from dynax.algorithms._one_kernel import available
 from dynax.model import Model
 from dynax.sweep.doubling import combined, path_products, path_totals
 from dynax.topology import Topology
 
-# Measured on a CPU, float64, microseconds by walks and by this: a quadruped of 13 bodies 51 and 47, a hand of 16 32 and
-# 34, two arms of 19 68 and 61, humanoids of 30 to 33 84 and 72, 74 and 72, 98 and 88, 159 and 92.
+# Measured on a CPU, float64, in many kernels, microseconds by walks and by this: a quadruped of 13 bodies 51 and 47, a
+# hand of 16 32 and 34, two arms of 19 68 and 61, humanoids of 30 to 33 84 and 72, 74 and 72, 98 and 88, 159 and 92.
 LEAST_BODIES, MOST_FREEDOMS = 18, 64
 
 
@@ -47,11 +49,12 @@ def possible(topology: Topology) -> bool:
 def serves(topology: Topology, dtype) -> bool:
     """Whether this is the best way to the dynamics of one state.
 
-    In float32 it is not: it solves with the mass matrix, and rounding that alone costs several times the error of the
-    walks (90 % of the states of a humanoid are below 3e-6 by walks, below 7e-6 by the exact matrix rounded).
+    Walks in one kernel are faster (59 us on a humanoid where this takes 93). In float32 it is not: it solves with the
+    mass matrix, and rounding that alone costs several times the error of the walks (90 % of the states of a humanoid
+    are below 3e-6 by walks, below 7e-6 by the exact matrix rounded).
     """
     sizes = topology.num_bodies >= LEAST_BODIES and topology.nv <= MOST_FREEDOMS
-    return sizes and possible(topology) and jnp.dtype(dtype) == jnp.float64
+    return sizes and possible(topology) and jnp.dtype(dtype) == jnp.float64 and not available()
 
 
 def lone_forward_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:

@@ -161,7 +161,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
         return x._replace(last=last).packed()
 
-    def forward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
+    def forward(known: tuple, at: Point, rows: jax.Array) -> Change:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         b = right.unpacked(rows)
@@ -171,9 +171,9 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return b._replace(last=solve(found.factor(model), force[:, None])[:, 0]).packed()
+        return b._replace(last=solve(found.factor(model), force[:, None])[:, 0])
 
-    def backward(known: tuple, at: Point, rows: jax.Array) -> jax.Array:
+    def backward(known: tuple, at: Point, rows: jax.Array) -> Change:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         c = right.unpacked(rows)
@@ -188,7 +188,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         if moving:
             power, along = jax.vjp(partial(paired, known, weights, at), at.leaves)
             leaves = jax.tree.map(jnp.subtract, c.leaves, *along(jnp.ones_like(power)))
-        return Change(leaves, bar_q, bar_v, weights.freedoms).packed()
+        return Change(leaves, bar_q, bar_v, weights.freedoms)
 
     known = found, constants
     right = Change(
@@ -198,8 +198,9 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
     )
     there, back = trailing(forward), trailing(backward)
+    # Packed outside, where the pieces are there already: on the spot, it would slow down the kernel they come from.
     solution = lax.custom_linear_solve(
-        system, right.packed(), lambda _, b: there(known, at, b), lambda _, c: back(known, at, c)
+        system, right.packed(), lambda _, b: there(known, at, b).packed(), lambda _, c: back(known, at, c).packed()
     )
     return right.unpacked(solution).last
 

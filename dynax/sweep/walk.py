@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -82,6 +83,10 @@ def take_rows(x: Any, index: np.ndarray) -> Any:
     return jax.tree.map(take, x)
 
 
+# Rows that are added one by one: XLA on a CPU hands sums over an axis to a library, between kernels of its own.
+WRITTEN_OUT = 16
+
+
 def base_sums(handed: Any, base_of_row: np.ndarray, num_bases: int) -> Any:
     """What the top rows hand over, summed per base; `base_of_row` is -1 for rows that hand nothing to a base."""
 
@@ -89,8 +94,8 @@ def base_sums(handed: Any, base_of_row: np.ndarray, num_bases: int) -> Any:
         sums = []
         for base in range(num_bases):
             rows = np.flatnonzero(base_of_row == base)
-            picked = a if len(rows) == a.shape[0] else a[rows]
-            sums.append(picked.sum(0) if len(rows) != 1 else picked[0])
+            few = 0 < len(rows) <= WRITTEN_OUT
+            sums.append(reduce(jnp.add, [a[row] for row in rows]) if few else a[rows].sum(0))
         return jnp.stack(sums)
 
     return jax.tree.map(total, handed)

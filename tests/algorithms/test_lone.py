@@ -11,6 +11,7 @@ import pytest
 import trees
 
 import dynax as dx
+from dynax.algorithms import _one_kernel
 from dynax.algorithms._lone import lone_forward_dynamics, serves
 
 # Nothing driven in time, nothing that rolls in all directions; bodies keep their numbers.
@@ -50,19 +51,16 @@ def state(robot):
     return tuple(x[0] for x in (s.q, s.v, s.tau, s.external))
 
 
-def test_a_lone_call_has_no_loop_and_a_batch_has(robot, state):
+def test_products_have_no_loop_and_a_batch_has(robot, state):
     """Which of the two runs is seen in the program."""
-    lone = jax.jit(dx.forward_dynamics).lower(robot, *state).as_text()
+    by_products = partial(dx.forward_dynamics, execution="products")
+    lone = jax.jit(by_products).lower(robot, *state).as_text()
     single = jax.tree.map(partial(jnp.asarray, dtype=jnp.float32), (robot, *state))
-    single_by_default = jax.jit(dx.forward_dynamics).lower(*single).as_text()
-    single_if_asked = jax.jit(partial(dx.forward_dynamics, execution="products")).lower(*single).as_text()
-    batch = jax.jit(jax.vmap(partial(dx.forward_dynamics, robot))).lower(*(x[None] for x in state)).as_text()
-    walked = jax.jit(partial(dx.forward_dynamics, execution="levels")).lower(robot, *state).as_text()
+    single = jax.jit(by_products).lower(*single).as_text()
+    batch = jax.jit(jax.vmap(partial(by_products, robot))).lower(*(x[None] for x in state)).as_text()
     assert "stablehlo.while" not in lone
-    assert "stablehlo.while" not in single_if_asked
-    assert "stablehlo.while" in single_by_default
+    assert "stablehlo.while" not in single
     assert "stablehlo.while" in batch
-    assert "stablehlo.while" in walked
 
 
 def test_derivatives_are_those_of_the_walks(robot, state):
@@ -75,13 +73,14 @@ def test_derivatives_are_those_of_the_walks(robot, state):
 
         return jax.jit(jax.value_and_grad(power, argnums=(0, 1, 2, 3)))(robot.mass, q, v, tau)
 
-    for x, y in zip(jax.tree.leaves(along("automatic")), jax.tree.leaves(along("levels")), strict=True):
+    for x, y in zip(jax.tree.leaves(along("products")), jax.tree.leaves(along("levels")), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
 
 
 def test_models_in_a_batch_take_the_walks(robot, state):
     masses = robot.mass * jnp.array([[1.0], [1.5]])
-    found = jax.vmap(lambda mass: dx.forward_dynamics(robot.replace(mass=mass), *state))(masses)
+    by_products = partial(dx.forward_dynamics, execution="products")
+    found = jax.vmap(lambda mass: by_products(robot.replace(mass=mass), *state))(masses)
     looped = [dx.forward_dynamics(robot.replace(mass=mass), *state) for mass in masses]
     np.testing.assert_allclose(found, looped, rtol=1e-10, atol=1e-10)
 
@@ -110,10 +109,12 @@ def test_a_massless_last_body_is_not_resisted(robot, state):
         inertia=robot.inertia.at[last].set(0.0),
         armature=robot.armature.at[-1].set(0.0),
     )
-    assert not np.isfinite(dx.forward_dynamics(gone, *state)).all()
+    assert not np.isfinite(dx.forward_dynamics(gone, *state, execution="products")).all()
 
 
-def test_small_robots_and_what_has_to_be_walked():
+def test_small_robots_and_what_has_to_be_walked(monkeypatch):
+    assert serves(trees.build(HINGES).topology, jnp.float64) != _one_kernel.available()
+    monkeypatch.setattr(_one_kernel, "KNOWN", "none")
     assert serves(trees.build(HINGES).topology, jnp.float64)
     assert not serves(trees.tree("arm").topology, jnp.float64)
     assert not serves(trees.build(HINGES).topology, jnp.float32)

@@ -1,0 +1,123 @@
+"""An algorithm as one kernel on a CPU: the same numbers, and only what such a kernel can hold."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from jax import lax
+
+import dynax as dx
+from dynax.algorithms import _one_kernel
+from dynax.algorithms._one_kernel import in_one_kernel
+
+MARK = "xla_cpu_small_call"
+KNOWN = _one_kernel.available() and jax.default_backend() == "cpu"
+pytestmark = pytest.mark.skipif(not KNOWN, reason="this version of JAX, or this device, is not known to have them")
+
+
+def every_loop(x: jax.Array) -> list[jax.Array]:
+    """Each primitive of `LOOPS` at least once, of a vector of twelve numbers between 0.1 and 0.9."""
+    m, whole, yes = x.reshape(3, 4), jnp.arange(12) % 5 + 1, x > 0.5
+    picked = m[np.array([2, 0, 2, 1])]
+    moved = lax.dynamic_update_slice(x, lax.dynamic_slice(x, (whole[0],), (3,)), (whole[1],))
+    walked = lax.scan(lambda c, y: (c * y + 1.0, c), x[0], x)
+    looped = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + c[1], c[1]), (x[0], x[1] + 0.5))
+    slope = jax.grad(lambda x: jnp.sum(jnp.sin(x) * jnp.cos(x)))(x)
+    numbers = (
+        *(jnp.abs(-x), x + x, jnp.arctan2(x, x[::-1]), lax.clamp(x[1], x, x[8]), jnp.concatenate([x, -x]), jnp.cos(x)),
+        *(x / (x + 1.0), jnp.exp(x), picked, x**3, lax.log(x), jnp.maximum(x, 0.4), jnp.minimum(x, 0.4), x * x, -x),
+        *(lax.pad(x, x[0], [(1, 2, 1)]), x ** x[0], lax.rem(x, x[0]), lax.rsqrt(x), jnp.where(yes, x, -x), jnp.sign(x)),
+        *(jnp.sin(x), x[2:7], *jnp.split(x, 3), jnp.sqrt(x), lax.square(x), jnp.stack([x, -x]), x - 1.0, jnp.tan(x)),
+        *(jnp.tanh(x), m.T, m.max(0), m.min(1), jnp.prod(m, 0), m.sum(0), m.sum(1), moved, *walked, *looped),
+        *(lax.expand_dims(x, (1,)), jnp.broadcast_to(x, (2, 12)), lax.convert_element_type(x, jnp.int32)),
+        *(slope, *jnp.unstack(m), lax.rev(m, (0, 1)), jnp.copy(x), jnp.squeeze(m[:1]), lax.stop_gradient(x)),
+    )
+    answers = (
+        *(yes, x >= 0.5, x < 0.5, x <= 0.5, x == x[0], x != x[0], yes & (x < 0.8), yes | (x < 0.3), ~yes),
+        *(jnp.isfinite(x), m.max(0) > m.min(0), yes.reshape(3, 4).all(0), yes.reshape(3, 4).any(1), whole > 2),
+    )
+    return [*numbers, *answers]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_every_loop_computes_the_same(dtype):
+    x = jnp.linspace(0.1, 0.9, 12, dtype=dtype)
+    used = {equation.primitive.name for equation in _one_kernel._equations(jax.make_jaxpr(every_loop)(x).jaxpr)}
+    assert used >= _one_kernel.LOOPS
+    single = jax.jit(lambda x: in_one_kernel(every_loop, [x]))
+    assert MARK in single.lower(x).as_text()
+    for found, expected in zip(single(x), jax.jit(every_loop)(x), strict=True):
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(found, expected, rtol=20 * jnp.finfo(dtype).eps)
+
+
+def test_arguments_that_nothing_reads():
+    """None of them, or empty ones, stop the compiler, which is what it does by itself."""
+    x, none, whole = jnp.arange(3.0), jnp.zeros((0, 2)), jnp.arange(2)
+
+    def function(x, unread, none, whole):
+        return [2.0 * x, jnp.ones(4), none + 1.0]
+
+    twice, ones, empty = jax.jit(lambda *xs: in_one_kernel(function, xs))(x, 3.0 + x, none, whole)
+    np.testing.assert_array_equal(twice, 2.0 * x)
+    np.testing.assert_array_equal(ones, 1.0)
+    assert empty.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        lambda x: x @ x,
+        lambda x: jnp.linalg.cholesky(x + 40.0 * jnp.eye(40)),
+        lambda x: jnp.sort(x),
+        lambda x: x.at[jnp.array([0, 3, 0])].add(1.0),
+        lambda x: lax.scan(lambda c, y: (c @ x, y), x, x)[0],
+        lambda x: jnp.sum(jnp.concatenate([x, x, x])[::-1], axis=0),
+    ],
+    ids=["product", "factor", "sort", "scatter", "product in a loop", "large sum"],
+)
+def test_what_a_kernel_cannot_hold_runs_as_ever(library):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(40, 40)))
+    compiled = jax.jit(lambda x: in_one_kernel(lambda x: [library(x)], [x]))
+    assert MARK not in compiled.lower(x).as_text()
+    np.testing.assert_allclose(compiled(x)[0], library(x), rtol=1e-12)
+
+
+def gradient(*args):
+    return jax.grad(lambda *args: dx.forward_dynamics(*args).sum(), argnums=(1, 2, 3))(*args)
+
+
+# Every kind of joint; and every kind that the rule for derivatives serves.
+FUNCTIONS = {
+    "forward dynamics": (dx.forward_dynamics, "mixed"),
+    "inverse dynamics": (dx.inverse_dynamics, "mixed"),
+    "gradient": (gradient, "screws"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
+    """In one kernel, tile by tile, and as another version of JAX would have it."""
+    function, robot = FUNCTIONS[name]
+    model = trees.tree(robot)
+    s = trees.states(model, 500)
+    batch = s.q, s.v, s.tau
+    state = tuple(x[7] for x in batch)
+    function = partial(function, model)
+    lone, tiles = jax.jit(lambda *xs: function(*xs)), jax.jit(jax.vmap(function))
+    assert MARK in lone.lower(*state).as_text()
+    assert MARK in tiles.lower(*batch).as_text()
+    one, many = lone(*state), tiles(*batch)
+    monkeypatch.setattr(_one_kernel, "KNOWN", "none")
+    jax.clear_caches()
+    plain = jax.jit(jax.vmap(function))
+    assert MARK not in plain.lower(*batch).as_text()
+    expected = plain(*batch)
+    for x, y, z in zip(*map(jax.tree.leaves, (one, many, expected)), strict=True):
+        np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-11 * np.abs(z).max())
+        np.testing.assert_allclose(x, z[7], rtol=1e-9, atol=1e-11 * np.abs(z).max())
