@@ -7,9 +7,10 @@ them. Here the call of the algorithm gets that mark: one state of an arm takes a
 thirds, and it compiles in half of the time.
 
 Only loops of XLA's own making can be in such a kernel: whatever it hands to a library stops the compiler, hence
-`LOOPS`. So does an argument that nothing reads: here one entry of each is a result. In it an element of a
-concatenation that is computed on the spot costs a choice of the operand, and no loop over them is in vectors: large
-results are put together outside. XLA promises none of this, hence `KNOWN`; elsewhere the same runs in many kernels.
+`LOOPS`. So does an argument that nothing reads: one entry of each is a result, and a barrier keeps constants from being
+moved inside. In a kernel an element of a concatenation that is computed on the spot costs a choice of the operand, and
+no loop over them is in vectors: large results are put together outside. XLA promises none of this, hence `KNOWN`;
+elsewhere the same runs in many kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import jaxpr_as_fun, subjaxprs
 from jaxlib import version
 
@@ -66,7 +68,7 @@ def in_one_kernel(function: Callable[..., list[jax.Array]], arrays: Sequence[jax
         return [*jaxpr_as_fun(traced)(*whole), *read]
 
     call: Callable = xla_metadata_call(marked, xla_cpu_small_call="true", inlineable="false")
-    return call(*(arrays[k] for k in present))[: len(traced.out_avals)]
+    return call(*lax.optimization_barrier([arrays[k] for k in present]))[: len(traced.out_avals)]
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import jax
@@ -67,6 +68,27 @@ def test_arguments_that_nothing_reads():
     np.testing.assert_array_equal(twice, 2.0 * x)
     np.testing.assert_array_equal(ones, 1.0)
     assert empty.shape == (0, 2)
+
+
+@pytest.mark.parametrize("known", ["model", "all", "zeros"])
+def test_constants_stay_outside(known):
+    """XLA moves constants into a call, and then stops at the arguments that nothing reads any more."""
+    model = jax.tree.map(np.asarray, trees.tree("screws"))
+    s = trees.states(model, 1)
+    q, v, tau = (np.asarray(x[0]) for x in (s.q, s.v, s.tau))
+    if known == "zeros":
+        v, tau = 0.0 * v, 0.0 * tau
+    fixed = {"model": (), "zeros": (v, tau), "all": (q, v, tau)}[known]
+    given = (q, v, tau)[: 3 - len(fixed)]
+    compiled = jax.jit(lambda *given: dx.forward_dynamics(model, *given, *fixed)).lower(*given).compile()
+    np.testing.assert_allclose(compiled(*given), dx.forward_dynamics(model, q, v, tau), rtol=1e-10)
+    text = compiled.as_text()
+    called = re.search(rf"to_apply=%([\w.]+), .*{MARK}", text)[1]
+    lines = re.search(rf"\n%{re.escape(called)} (.*?)\n\}}", text, re.DOTALL)[1].splitlines()[1:]
+    names = [line.split(" = ")[0].split("%")[1] for line in lines if " parameter(" in line]
+    body = "\n".join(line for line in lines if " parameter(" not in line)
+    assert len(names) > 10
+    assert all(re.search(rf"%{re.escape(name)}(?![\w.])", body) for name in names)
 
 
 @pytest.mark.parametrize(
