@@ -24,8 +24,8 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun, subjaxprs
 from jaxlib import version
 
-KNOWN = "0.10."
-"""The versions of jax and jaxlib where this was seen to hold."""
+KNOWN = "0.10.2"
+"""The version of jax and jaxlib where this was seen to hold."""
 LOOPS = frozenset(
     (
         *("abs", "add", "add_any", "and", "atan2", "broadcast_in_dim", "clamp", "concatenate"),
@@ -45,7 +45,7 @@ LARGEST_SUM = 2048
 
 def available() -> bool:
     """Whether programs for a CPU can have such kernels."""
-    return jax.__version__.startswith(KNOWN) and version.__version__.startswith(KNOWN)
+    return jax.__version__ == version.__version__ == KNOWN
 
 
 def in_one_kernel(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:

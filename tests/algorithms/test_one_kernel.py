@@ -114,11 +114,10 @@ def gradient(*args):
     return jax.grad(lambda *args: dx.forward_dynamics(*args).sum(), argnums=(1, 2, 3))(*args)
 
 
-# Every kind of joint; and every kind that the rule for derivatives serves.
 FUNCTIONS = {
     "forward dynamics": (dx.forward_dynamics, "mixed"),
-    "inverse dynamics": (dx.inverse_dynamics, "mixed"),
-    "gradient": (gradient, "screws"),
+    "inverse dynamics": (dx.inverse_dynamics, "screws"),
+    "gradient": (gradient, "arm"),
 }
 
 

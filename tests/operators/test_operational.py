@@ -169,7 +169,7 @@ def test_damping_and_tolerance():
     close(damped.inertia, np.linalg.inv(plain.compliance + 0.01 * np.eye(12)), 1e-12)
     assert np.abs(plain.inertia).max() > 1e5
     assert np.abs(coarse.inertia).max() < 1e2
-    assert np.abs(damped.inertia).max() <= 100.0
+    assert np.abs(damped.inertia).max() <= 100.0 * (1.0 + 1e-14)
     assert plain.bias is None
 
 
