@@ -141,7 +141,7 @@ def lone(rows: Rows) -> str:
         if row["route"].startswith("empty"):
             continue
         key = {k: row[k] for k in ("what", "robot", "engine")}
-        closed = row["route"].startswith("model a constant")
+        closed = row["route"] == "model a constant"
         empty = rows.cpu(**key, route="empty" if closed else "empty, model an argument")
         value = over(row["cpu"], empty)
         judged = (

@@ -83,7 +83,7 @@ def take_rows(x: Any, index: np.ndarray) -> Any:
     return jax.tree.map(take, x)
 
 
-# Rows that are added one by one: XLA on a CPU hands sums over an axis to a library, between kernels of its own.
+# Rows that are added one by one: XLA on a CPU hands large sums over an axis to a library, outside of its own kernels.
 WRITTEN_OUT = 16
 
 
