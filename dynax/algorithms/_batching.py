@@ -158,6 +158,8 @@ mlir.register_lowering(_primitive, _on_cpu, platform="cpu")
 # Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a coordinate; a
 # function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
 ROWS_PER_TILE = 4096
+# Beyond it nothing is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
+WIDEST_TILE = 256
 MOST_ROWS_OF_RESULTS = 64
 # Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.
 LANES = 16
@@ -166,7 +168,7 @@ LANES = 16
 def tile_width(rows: int, results: float) -> int:
     """How many samples make a tile, a multiple of 32: fewer for larger robots and for functions with many results."""
     counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
-    return 2 * LANES * math.ceil(min(512, max(32, ROWS_PER_TILE / counted)) / (2 * LANES))
+    return 2 * LANES * math.ceil(min(WIDEST_TILE, max(32, ROWS_PER_TILE / counted)) / (2 * LANES))
 
 
 def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ import dynax as dx
 from dynax.simulate.checkpoint import checkpointed_scan, run_length
 
 MODEL = double_pendulum()
+ARM = files("dynax.models") / "arm7.urdf"
 Q, V = jnp.array([0.3, -0.8]), jnp.array([0.5, 0.1])
 FORCES = 0.3 * jnp.sin(jnp.arange(60.0)).reshape(30, 2)
 
@@ -168,3 +171,20 @@ def test_checkpoints_change_memory_and_nothing_else():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), results[True], results[False])
     with_, without = (compiled[c].memory_analysis().temp_size_in_bytes for c in (True, False))
     assert with_ < 0.1 * without
+
+
+def test_scratch_memory_of_the_gradient_of_long_rollouts():
+    """4096 steps of 256 arms, compiled and not run: by tiles below 2 % of what a plain scan takes."""
+    model = dx.load(ARM)
+    shapes = [(256, model.nq), (256, model.nv), (256, 4096, model.nv)]
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+
+    def scratch(batch, checkpoint):
+        def loss(model, q, v, forces):
+            return (dx.rollout(model, q, v, forces, 0.005, checkpoint=checkpoint).q[-1] ** 2).sum()
+
+        compiled = jax.jit(batch(jax.grad(loss, argnums=(1, 2, 3)))).lower(model, *arrays).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    whole = scratch(lambda f: jax.vmap(f, in_axes=(None, 0, 0, 0)), False)
+    assert scratch(partial(dx.batch, tile=64), True) < 0.02 * whole
