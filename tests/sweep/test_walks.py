@@ -15,6 +15,8 @@ FORESTS = {
     "one": ((-1,), 1),
     "chain": (tuple(range(-1, 9)), 1),
     "star": ((-1,) * 6, 1),
+    "limbs": ((-1, -1, -1, 0, 1, 2, 3, 4, 5), 1),
+    "limbs of different lengths": ((-2, -1, 0, 1, 2), 2),
     "bush": ((-1, 0, 0, 0, 1, 1, 4, 6, 2, 8, 8), 1),
     "random": (trees.random_parents(RANDOM, 25), 1),
     "wide": (trees.random_parents(RANDOM, 30, reach=30), 1),
