@@ -45,7 +45,7 @@ class LevelWalk(Walk):
             for k, child in enumerate(own):
                 below[depth[body], k, place[body]] = place[child]
         self.above, self.below = above, below
-        # Limbs side by side, inward of one length: a parent is in the row of its child, and nothing has to be looked up.
+        # Limbs side by side, inward of one length: a parent is in the row of its child, nothing has to be looked up.
         own = np.arange(self.width)
         self.straight_out = bool(((rows < 0) | (above == own))[1:].all())
         self.straight_in = most <= 1 and bool((below[:-1] == own).all())
