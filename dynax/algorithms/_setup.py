@@ -62,8 +62,8 @@ class Setup(NamedTuple):
 
 
 def rows_vec(a: jax.Array) -> Vec3:
-    """Components of an array whose axis 1 has length 3."""
-    return Vec3(a[:, 0], a[:, 1], a[:, 2])
+    """Components of an array whose axis 1 has length 3, at once: the transpose of single ones is a sum of paddings."""
+    return Vec3(*jnp.unstack(a, axis=1))
 
 
 def rows_mat(a: jax.Array) -> Mat3:
@@ -97,7 +97,7 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     offset = parent_rotation.transpose_apply(placement[1] + placement[0] @ hinge[1] - parent_offset)
     mass, com = get(model.mass, 1), rows_vec(get(model.com, 2))
     six = get(model.inertia, 2)
-    inertia = Sym3(*(six[:, k] for k in range(6)))
+    inertia = Sym3(*jnp.unstack(six, axis=1))
     local = RigidInertia.from_com(mass, hinge[0].transpose_apply(com - hinge[1]), inertia.congruence(hinge[0].T))
     return Constants(rotation, offset, local, hinge[0], hinge[1])
 
