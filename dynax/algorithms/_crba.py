@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._batching import batch_last
+from dynax.algorithms._batching import batch_last, trailing
 from dynax.algorithms._bodies import carried_sums, per_velocity, world_inertias
 from dynax.algorithms._kinematics import columns, kinematics
 from dynax.algorithms._layout import Parts
@@ -119,15 +119,25 @@ def column_forces(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Force:
     return in_velocity_order(s, at_roots, forces)
 
 
-def crba(model: Model, q: jax.Array) -> jax.Array:
-    """The mass matrix `(nv, nv, *batch)`."""
+def walked(model: Model, q: jax.Array) -> tuple[Force, Freedoms]:
+    """All that walks find: `I^c s` and the columns, each about its joint."""
     s = setup(model, q)
     kin = kinematics(model, s, positions=True)
-    rows = freedoms(model, s, kin)
-    force = column_forces(model, s, kin, world_inertias(s, kin))
-    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
+    return column_forces(model, s, kin, world_inertias(s, kin)), freedoms(model, s, kin)
+
+
+# A function of its own within `crba`, which one kernel can hold; the products that follow it cannot be in one.
+_walked = trailing(walked)
+
+
+def crba(model: Model, q: jax.Array) -> jax.Array:
+    """The mass matrix `(nv, nv, *batch)`."""
+    batch = q.shape[1:]
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *batch), q.dtype))
     if model.nv <= ELEMENTWISE:
+        force, rows = walked(model, q)
         return on_support(model, pair(force, rows.column, rows.position, rows.position)) + diagonal(armature)
+    force, rows = _walked(model, q)
     base = in_tree(model, rows.position)
     force, column = (
         batch_leading(x)
@@ -138,9 +148,9 @@ def crba(model: Model, q: jax.Array) -> jax.Array:
     )
     pairs = product(force, column)
     below = np.tril(model.topology.velocity_support)
-    matrix = jnp.where(below, pairs, jnp.where(below.T, jnp.swapaxes(pairs, 1, 2), jnp.zeros((), s.dtype)))
-    armature = batch_leading(jnp.broadcast_to(armature, (model.nv, *s.batch))[:, None])
-    return batch_trailing(matrix + jnp.eye(model.nv, dtype=s.dtype) * armature, s.batch)
+    matrix = jnp.where(below, pairs, jnp.where(below.T, jnp.swapaxes(pairs, 1, 2), jnp.zeros((), q.dtype)))
+    armature = batch_leading(jnp.broadcast_to(armature, (model.nv, *batch))[:, None])
+    return batch_trailing(matrix + jnp.eye(model.nv, dtype=q.dtype) * armature, batch)
 
 
 def diagonal(x: jax.Array) -> jax.Array:

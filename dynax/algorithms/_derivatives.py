@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._batching import batch_last
+from dynax.algorithms._batching import batch_last, trailing
 from dynax.algorithms._bodies import per_velocity, world_inertias
 from dynax.algorithms._crba import diagonal, on_support, pair
 from dynax.algorithms._kinematics import kinematics
@@ -139,11 +139,20 @@ def jacobians(
     return along_q, along_v, (inertia[0] + armature[:, :, None] * eye) if mass else None
 
 
-def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDerivatives:
-    """The Jacobians for trailing batch axes."""
+def linearized(model: Model, q, v, a, external=None) -> Linearization:
+    """All that walks find."""
     s = setup(model, q, v)
     kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
-    rows = linearize(model, s, kin, world_inertias(s, kin), v, a, external)
+    return linearize(model, s, kin, world_inertias(s, kin), v, a, external)
+
+
+# A function of its own, which one kernel can hold; the products of many freedoms that follow it cannot be in one.
+_linearized = trailing(linearized)
+
+
+def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDerivatives:
+    """The Jacobians for trailing batch axes."""
+    rows = (linearized if model.nv <= ELEMENTWISE else _linearized)(model, q, v, a, external)
     along_q, along_v, mass = jacobians(model, rows, q, v)
     assert mass is not None
     found = InverseDynamicsDerivatives(along_q, along_v, mass)

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.algorithms._articulated import eliminate, gauss_jordan, slot_rows
-from dynax.algorithms._batching import batch_last
+from dynax.algorithms._batching import batch_last, trailing
 from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
 from dynax.algorithms._dense import inverse as dense_inverse
 from dynax.algorithms._derivatives import ELEMENTWISE, jacobians
 from dynax.algorithms._factor import Factor, solve
 from dynax.algorithms._kinematics import kinematics
 from dynax.algorithms._layout import Parts
-from dynax.algorithms._linearize import linearize
+from dynax.algorithms._linearize import Linearization, linearize
 from dynax.algorithms._products import batch_leading, batch_trailing
 from dynax.algorithms._setup import Setup, setup
 from dynax.model import Model
@@ -68,11 +68,25 @@ def solved(model: Model, q, v, tau, external) -> Solved:
     return Solved(s, found.a, kin, inertias, Factor(s.layout, s.root_rotation, slots, found.gains, found.roots))
 
 
+def linearized(model: Model, q, v, tau, external) -> tuple[Linearization, Solved]:
+    """All that walks find."""
+    found = solved(model, q, v, tau, external)
+    return linearize(model, found.setup, found.kin, found.inertias, v, found.a, external), found
+
+
+# A function of its own, which one kernel can hold; the products of many freedoms that follow it cannot be in one.
+_rows = trailing(lambda *args: linearized(*args)[0])
+
+
 def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
     """The Jacobians for trailing batch axes."""
-    found = solved(model, q, v, tau, external)
-    rows = linearize(model, found.setup, found.kin, found.inertias, v, found.a, external)
     dense, batch = model.nv <= DENSE, q.shape[1:]
+    factor = None
+    if ELEMENTWISE < model.nv <= DENSE:
+        rows = _rows(model, q, v, tau, external)
+    else:
+        rows, found = linearized(model, q, v, tau, external)
+        factor = found.factor
     along_q, along_v, mass = jacobians(model, rows, q, v, mass=dense)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape((model.nv, model.nv) + (1,) * len(batch))
     eye = jnp.broadcast_to(eye, (model.nv, model.nv, *batch))
@@ -82,7 +96,8 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
         solution = gauss_jordan(mass, jnp.concatenate([-along_q, -along_v, eye], axis=1))
         return ForwardDynamicsDerivatives(*(solution[:, k * model.nv : (k + 1) * model.nv] for k in range(3)))
     if mass is None:
-        inverse = batch_leading(solve(found.factor, eye))
+        assert factor is not None
+        inverse = batch_leading(solve(factor, eye))
         inverse = 0.5 * (inverse + jnp.swapaxes(inverse, 1, 2))
     else:
         inverse = dense_inverse(mass)
