@@ -114,8 +114,14 @@ def gradient(*args):
     return jax.grad(lambda *args: dx.forward_dynamics(*args).sum(), argnums=(1, 2, 3))(*args)
 
 
+def mass_matrix(model, q, v, tau):
+    """Of more freedoms than one kernel can hold: its walks are in one, the product after them is not."""
+    return dx.mass_matrix(model, q)
+
+
 FUNCTIONS = {
     "forward dynamics": (dx.forward_dynamics, "mixed"),
+    "mass matrix": (mass_matrix, "screws"),
     "inverse dynamics": (dx.inverse_dynamics, "screws"),
     "gradient": (gradient, "arm"),
 }
