@@ -158,7 +158,7 @@ mlir.register_lowering(_primitive, _on_cpu, platform="cpu")
 # Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a coordinate; a
 # function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
 ROWS_PER_TILE = 4096
-# Beyond it nothing is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
+# Beyond it little is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
 WIDEST_TILE = 256
 MOST_ROWS_OF_RESULTS = 64
 # Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.

@@ -140,7 +140,7 @@ def jacobians(
 
 
 def linearized(model: Model, q, v, a, external=None) -> Linearization:
-    """All that walks find."""
+    """All that walks find: the rows of the Jacobians."""
     s = setup(model, q, v)
     kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
     return linearize(model, s, kin, world_inertias(s, kin), v, a, external)

@@ -68,10 +68,10 @@ def solved(model: Model, q, v, tau, external) -> Solved:
     return Solved(s, found.a, kin, inertias, Factor(s.layout, s.root_rotation, slots, found.gains, found.roots))
 
 
-def linearized(model: Model, q, v, tau, external) -> tuple[Linearization, Solved]:
-    """All that walks find."""
+def linearized(model: Model, q, v, tau, external) -> tuple[Linearization, Factor]:
+    """All that walks find: the rows of the Jacobians, and the factor of the mass matrix."""
     found = solved(model, q, v, tau, external)
-    return linearize(model, found.setup, found.kin, found.inertias, v, found.a, external), found
+    return linearize(model, found.setup, found.kin, found.inertias, v, found.a, external), found.factor
 
 
 # A function of its own, which one kernel can hold; the products of many freedoms that follow it cannot be in one.
@@ -81,12 +81,10 @@ _rows = trailing(lambda *args: linearized(*args)[0])
 def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
     """The Jacobians for trailing batch axes."""
     dense, batch = model.nv <= DENSE, q.shape[1:]
-    factor = None
     if ELEMENTWISE < model.nv <= DENSE:
-        rows = _rows(model, q, v, tau, external)
+        rows, factor = _rows(model, q, v, tau, external), None
     else:
-        rows, found = linearized(model, q, v, tau, external)
-        factor = found.factor
+        rows, factor = linearized(model, q, v, tau, external)
     along_q, along_v, mass = jacobians(model, rows, q, v, mass=dense)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape((model.nv, model.nv) + (1,) * len(batch))
     eye = jnp.broadcast_to(eye, (model.nv, model.nv, *batch))
@@ -95,11 +93,11 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
         # The loop over pivots also keeps XLA from computing the right sides once for every row of a product.
         solution = gauss_jordan(mass, jnp.concatenate([-along_q, -along_v, eye], axis=1))
         return ForwardDynamicsDerivatives(*(solution[:, k * model.nv : (k + 1) * model.nv] for k in range(3)))
-    if mass is None:
-        assert factor is not None
+    if factor is not None:
         inverse = batch_leading(solve(factor, eye))
         inverse = 0.5 * (inverse + jnp.swapaxes(inverse, 1, 2))
     else:
+        assert mass is not None
         inverse = dense_inverse(mass)
     by_q, by_v = (-jnp.matmul(inverse, x, precision=lax.Precision.HIGHEST) for x in (along_q, along_v))
     return ForwardDynamicsDerivatives(*(batch_trailing(x, batch) for x in (by_q, by_v, inverse)))
