@@ -115,7 +115,7 @@ def gradient(*args):
 
 
 def mass_matrix(model, q, v, tau):
-    """Of more freedoms than one kernel can hold: its walks are in one, the product after them is not."""
+    """Of more than 7 freedoms: its walks are in a kernel, the product of matrices after them is not."""
     return dx.mass_matrix(model, q)
 
 

@@ -149,6 +149,23 @@ def test_a_chain_of_thousands(execution):
     assert handed[0] == n
 
 
+@pytest.mark.parametrize(("forest", "looks"), [("chain", False), ("limbs", False), ("bush", True)])
+def test_limbs_look_nothing_up(forest, looks):
+    parents, bases = FORESTS[forest]
+    w = walk(parents, bases)
+    x = w.arrange(jnp.ones(len(parents)))
+
+    def out(x):
+        return w.scatter(lambda c, x: (c + x, c + x), jnp.zeros(bases), x)
+
+    def inward(x):
+        return w.gather(lambda c, x: (c + x, c + x), jnp.zeros(()), x)[1]
+
+    for function in (out, inward):
+        (loop,) = (e for e in jax.make_jaxpr(function)(x).eqns if e.primitive.name == "scan")
+        assert ("gather" in str(loop.params["jaxpr"])) == looks
+
+
 def test_unknown_executions_are_refused():
     with pytest.raises(ValueError, match="levels"):
         walk((-1,), 1, "sideways")
