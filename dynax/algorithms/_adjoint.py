@@ -94,7 +94,7 @@ def is_local(path: tuple) -> bool:
 
 def local_power(model: Model, kin: Parts, q, v, a, external, weights: Weights) -> jax.Array:
     """`weights . inverse_dynamics(q, v, a)` for motions already known, shape `(*batch)`: no walk."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, "automatic")
     forces = net_forces(s, kin, world_inertias(s, kin), external)
     bodies = (jnp.sum(w.dot(f), axis=0) for w, f in zip(weights.bodies, forces, strict=True))
     joints = passive_force(model, q, v) + per_velocity(model.armature, a) * a

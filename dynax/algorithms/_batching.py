@@ -160,6 +160,9 @@ mlir.register_lowering(_primitive, _on_cpu, platform="cpu")
 ROWS_PER_TILE = 4096
 # Beyond it little is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
 WIDEST_TILE = 256
+# Where the results are as few as the coordinates, or nearly: large robots leave the cache anyway, and each of the
+# hundreds of operations of a step takes a fixed time.
+NARROWEST_TILE = 128
 MOST_ROWS_OF_RESULTS = 64
 # Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.
 LANES = 16
@@ -168,7 +171,8 @@ LANES = 16
 def tile_width(rows: int, results: float) -> int:
     """How many samples make a tile, a multiple of 32: fewer for larger robots and for functions with many results."""
     counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
-    return 2 * LANES * math.ceil(min(WIDEST_TILE, max(32, ROWS_PER_TILE / counted)) / (2 * LANES))
+    least = NARROWEST_TILE if results <= 4 * rows else 2 * LANES
+    return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
 
 
 def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:

@@ -66,7 +66,7 @@ def velocity_moments(kin: Parts, inertias: Parts) -> Parts:
 
 def coriolis(model: Model, q, v) -> jax.Array:
     """The Coriolis matrix `(nv, nv, *batch)`."""
-    s = setup(model, q, v, stopped=True)
+    s = setup(model, q, v, "automatic", stopped=True)
     kin = kinematics(model, s, v, positions=True)
     inertias = world_inertias(s, kin)
     rows = freedoms(model, s, kin)

@@ -121,7 +121,7 @@ def column_forces(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Force:
 
 def walked(model: Model, q: jax.Array) -> tuple[Force, Freedoms]:
     """All that walks find: `I^c s` and the columns, each about its joint."""
-    s = setup(model, q)
+    s = setup(model, q, execution="automatic")
     kin = kinematics(model, s, positions=True)
     return column_forces(model, s, kin, world_inertias(s, kin)), freedoms(model, s, kin)
 

@@ -141,7 +141,7 @@ def jacobians(
 
 def linearized(model: Model, q, v, a, external=None) -> Linearization:
     """All that walks find: the rows of the Jacobians."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, "automatic")
     kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
     return linearize(model, s, kin, world_inertias(s, kin), v, a, external)
 

@@ -57,7 +57,7 @@ class Solved(NamedTuple):
 
 def solved(model: Model, q, v, tau, external) -> Solved:
     """Forward dynamics for trailing batch axes."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, "automatic")
     bias = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
     inertias = world_inertias(s, bias)
     slots = slot_rows(model, s, bias)

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.sweep import Walk, take_rows, walk
+from dynax.algorithms._one_kernel import expected
+from dynax.sweep import Walk, in_one_kernel, take_rows, walk
 from dynax.topology import Topology
 
 
@@ -29,10 +30,12 @@ class Layout:
 
     def __init__(self, topology: Topology, execution: str):
         self.topology = topology
-        bases = 1 + len(topology.free_roots)
-        self.bodies: Walk = walk(topology.carried_parents, bases, execution)
-        slots = topology.slots
-        self.slots: Walk = walk(slots.parents, bases, execution)
+        bases, slots = 1 + len(topology.free_roots), topology.slots
+
+        def walk_of(parents: tuple[int, ...]) -> Walk:
+            return walk(parents, bases, in_one_kernel(parents, bases) if execution == "one kernel" else execution)
+
+        self.bodies, self.slots = walk_of(topology.carried_parents), walk_of(slots.parents)
         rows = self.bodies.rows
         self.body_of_row = np.where(rows >= 0, topology.carried[np.maximum(rows, 0)], -1) if len(rows) else rows
         # Body order out of (roots, rows).
@@ -102,7 +105,11 @@ def _concatenate(roots: Any, rows: Any) -> Any:
     )
 
 
-@lru_cache(maxsize=512)
 def layout(topology: Topology, execution: str = "levels") -> Layout:
-    """The layout of a topology under an execution."""
-    return Layout(topology, execution)
+    """The layout of a topology under an execution; `"automatic"` is for what can be in one kernel."""
+    if execution == "automatic":
+        execution = "one kernel" if expected() else "levels"
+    return _layout(topology, execution)
+
+
+_layout = lru_cache(maxsize=512)(Layout)

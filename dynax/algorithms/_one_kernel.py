@@ -48,6 +48,11 @@ def available() -> bool:
     return jax.__version__ == version.__version__ == KNOWN
 
 
+def expected() -> bool:
+    """Whether programs that are traced now will have such kernels, as far as can be told: the only device is a CPU."""
+    return available() and jax.default_backend() == "cpu" and jax.device_count() == 1
+
+
 def in_one_kernel(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """`function(*arrays)`, in one kernel if that is possible; for programs of one CPU."""
     if not available():

@@ -9,6 +9,8 @@ Two walks, with the force of each body formed in between:
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -42,21 +44,23 @@ def project(model: Model, s: Setup, kin: Parts, forces: Parts) -> jax.Array:
     return s.layout.velocity_order(own.reshape(own.shape[0] * own.shape[1], *s.batch), slots)
 
 
-def rigid_forces(model: Model, q, v, a, external, *, stopped: bool = False) -> tuple[Setup, Parts, Parts]:
+def rigid_forces(
+    model: Model, q, v, a, external, execution: str = "levels", *, stopped: bool = False
+) -> tuple[Setup, Parts, Parts]:
     """Setup, kinematics and transmitted forces of the rigid bodies alone."""
-    s = setup(model, q, v, stopped=stopped)
+    s = setup(model, q, v, execution, stopped=stopped)
     kin = kinematics(model, s, v, a, accelerations=True, gravity=True)
     return s, kin, transmitted(s, kin, net_forces(s, kin, world_inertias(s, kin), external))
 
 
-def rnea(model: Model, q, v, a, external=None) -> jax.Array:
+def rnea(model: Model, q, v, a, external=None, execution: str = "levels") -> jax.Array:
     """Joint forces for trailing batch axes; `a = None` gives the bias force."""
-    s, kin, forces = rigid_forces(model, q, v, a, external)
+    s, kin, forces = rigid_forces(model, q, v, a, external, execution)
     tau = project(model, s, kin, forces) + passive_force(model, q, v)
     return tau if a is None else tau + per_velocity(model.armature, a) * a
 
 
-_rnea = batch_last(rnea)
+_rnea = batch_last(partial(rnea, execution="automatic"))
 
 
 @for_models

@@ -55,7 +55,7 @@ class Residuals(NamedTuple):
     roots: RootInertia
 
     def factor(self, model: Model) -> Factor:
-        return Factor(layout(model.topology), self.kin.roots.rotation, self.slots, self.gains, self.roots)
+        return Factor(layout(model.topology, "automatic"), self.kin.roots.rotation, self.slots, self.gains, self.roots)
 
 
 def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
@@ -145,7 +145,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
 
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         model, external = with_leaves(constants, leaves)
-        return rnea(model, q, v, a, external)
+        return rnea(model, q, v, a, external, "automatic")
 
     def paired(known: tuple, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
         found, constants = known
@@ -165,7 +165,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         b = right.unpacked(rows)
-        s = setup(model, found.q, found.v)
+        s = setup(model, found.q, found.v, "automatic")
         linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
         force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
         if moving:
@@ -181,7 +181,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
         bar_q, bar_v = c.q, c.v
         if bar_q is not None or bar_v is not None:
-            s = setup(model, found.q, found.v)
+            s = setup(model, found.q, found.v, "automatic")
             along = adjoint(model, s, found.kin, found.inertias, found.q, found.v, found.a, external, weights)
             bar_q, bar_v = (None if x is None else x - rate for x, rate in zip((c.q, c.v), along, strict=True))
         leaves = c.leaves

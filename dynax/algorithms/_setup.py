@@ -107,7 +107,8 @@ def setup(
 ) -> Setup:
     """Constants, joint poses and root poses for configurations `q` of shape `(nq, *batch)`.
 
-    `stopped` takes joints that are driven in time where they stand, and at rest.
+    `execution` is that of the walks, `"automatic"` in what can be one kernel. `stopped` takes joints that are driven in
+    time where they stand, and at rest.
     """
     topology = model.topology
     plan = layout(topology, execution)

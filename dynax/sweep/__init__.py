@@ -2,7 +2,8 @@
 
 | execution | what runs | good for |
 |---|---|---|
-| `levels` | one padded scan over depths | everything; the default, the fastest in a batch on most robots |
+| `levels` | one padded scan over depths | everything; the fastest where each operation is a kernel of its own |
+| `bodies` | one scan over bodies, depth first | trees, where the walk is one kernel: a humanoid gains a fifth |
 | `segments` | one scan per distinct unbranched run | a few long limbs: a tenth faster, twice the time to compile |
 | `associative` | scans of logarithmic depth (`associative`) | one long chain on an accelerator; slower on a CPU |
 | `products` | pointer doubling by 0/1 matrices (`doubling`) | one state of many bodies on a CPU |
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dynax.sweep.bodies import BodyWalk
 from dynax.sweep.levels import LevelWalk
 from dynax.sweep.segments import SegmentWalk
 from dynax.sweep.walk import Walk as Walk
 from dynax.sweep.walk import take_rows as take_rows
 
-EXECUTIONS: dict[str, type[Walk]] = {"levels": LevelWalk, "segments": SegmentWalk}
+EXECUTIONS: dict[str, type[Walk]] = {"levels": LevelWalk, "bodies": BodyWalk, "segments": SegmentWalk}
 
 
 @lru_cache(maxsize=512)
@@ -26,3 +28,9 @@ def walk(parents: tuple[int, ...], num_bases: int = 1, execution: str = "levels"
     if execution not in EXECUTIONS:
         raise ValueError(f"unknown execution {execution!r}: choose one of {', '.join(EXECUTIONS)}")
     return EXECUTIONS[execution](parents, num_bases)
+
+
+def in_one_kernel(parents: tuple[int, ...], num_bases: int) -> str:
+    """The fastest execution of a walk that becomes one kernel: by levels where no row looks up another."""
+    levels = LevelWalk(parents, num_bases)
+    return "levels" if levels.straight_out and levels.straight_in else "bodies"

@@ -14,7 +14,11 @@ from jax import lax
 
 import dynax as dx
 from dynax.algorithms import _one_kernel
+from dynax.algorithms._layout import layout
 from dynax.algorithms._one_kernel import in_one_kernel
+from dynax.sweep import walk
+from dynax.sweep.bodies import BodyWalk
+from dynax.sweep.levels import LevelWalk
 
 MARK = "xla_cpu_small_call"
 KNOWN = _one_kernel.available() and jax.default_backend() == "cpu"
@@ -148,3 +152,33 @@ def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
     for x, y, z in zip(*map(jax.tree.leaves, (one, many, expected)), strict=True):
         np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-11 * np.abs(z).max())
         np.testing.assert_allclose(x, z[7], rtol=1e-9, atol=1e-11 * np.abs(z).max())
+
+
+@pytest.mark.parametrize("count", [20, 100])
+def test_bodies_write_in_place(count):
+    """No step of a walk body by body copies the places through which bodies hand on."""
+    w = walk(trees.random_parents(np.random.default_rng(1), count), 1, "bodies")
+    samples = 16
+
+    def step(carry, x):
+        total = jax.tree.map(lambda a, b: jnp.sin(a) * b + a, carry, (x, 2.0 * x))
+        return total, (total[0] * total[1], carry[0] + carry[1])
+
+    def walks(x):
+        start = (jnp.zeros((1, samples)),) * 2
+        out = w.scatter(step, start, x)
+        return jax.tree.leaves((out, w.gather(step, (jnp.zeros(samples),) * 2, out[0])))
+
+    text = jax.jit(lambda x: in_one_kernel(walks, [x])).lower(jnp.ones((count, samples))).compile().as_text()
+    loops = [text.split(f"\n%{name} (")[1].split("\n}")[0] for name in re.findall(r"body=%([\w.\-]+)", text)]
+    assert len(loops) == 2
+    held = {f"[{rows},{samples}]" for rows in (w.places, w.sums)}
+    assert all(any(shape in loop for loop in loops) for shape in held)
+    copies = [line for loop in loops for line in loop.split("\n") if " copy(" in line]
+    assert not [line for line in copies if any(shape in line for shape in held)]
+
+
+def test_trees_go_body_by_body():
+    assert isinstance(layout(trees.tree("screws").topology, "automatic").bodies, BodyWalk)
+    limb = trees.build([(-1, dx.Revolute()), (0, dx.Revolute()), (1, dx.Revolute())], 3)
+    assert isinstance(layout(limb.topology, "automatic").bodies, LevelWalk)

@@ -48,12 +48,12 @@ def test_an_execution_is_chosen_by_name():
     q, v, _, tau, external = (x[0] for x in trees.states(chain, 1))
     expected = dx.forward_dynamics(chain, q, v, tau, external)
     slope = jax.grad(lambda v: dx.forward_dynamics(chain, q, v, tau).sum())(v)
-    for execution in ("segments", "associative"):  # by itself it goes by levels
+    for execution in ("bodies", "segments", "associative"):
         found = dx.forward_dynamics(chain, q, v, tau, external, execution=execution)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
         other = jax.grad(lambda v, e=execution: dx.forward_dynamics(chain, q, v, tau, execution=e).sum())(v)
         np.testing.assert_allclose(other, slope, rtol=1e-9, atol=1e-9)
-    with pytest.raises(ValueError, match=r"'chains'.*levels, segments, associative"):
+    with pytest.raises(ValueError, match=r"'chains'.*levels, bodies, segments, associative"):
         dx.forward_dynamics(chain, q, v, tau, execution="chains")
     branched = trees.tree("arm")
     zero = np.zeros(branched.nv)

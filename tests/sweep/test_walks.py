@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import trees
 
-from dynax.sweep import EXECUTIONS, walk
+from dynax.sweep import EXECUTIONS, in_one_kernel, walk
 
 RANDOM = np.random.default_rng(7)
 FORESTS = {
@@ -164,6 +164,26 @@ def test_limbs_look_nothing_up(forest, looks):
     for function in (out, inward):
         (loop,) = (e for e in jax.make_jaxpr(function)(x).eqns if e.primitive.name == "scan")
         assert ("gather" in str(loop.params["jaxpr"])) == looks
+
+
+@pytest.mark.parametrize("reach", [1, 3, 2000])
+def test_bodies_hand_on_through_few_places(reach):
+    """The largest branch comes last: what waits at a branching halves with each level of them."""
+    parents = trees.random_parents(np.random.default_rng(3), 2000, reach=reach)
+    w = walk(parents, 1, "bodies")
+    assert w.places <= 2 + 1 + np.log2(2000)
+    x = w.arrange(jnp.ones(2000))
+    depths = w.restore(w.scatter(lambda c, x: (c + x, c + x), jnp.zeros(1), x))
+    np.testing.assert_array_equal(depths, supports(parents).sum(1))
+    handed, sizes = w.gather(lambda c, x: (c + x, c + x), jnp.zeros(()), x)
+    np.testing.assert_array_equal(w.restore(sizes), supports(parents).sum(0))
+    assert handed[0] == 2000
+
+
+def test_the_execution_of_one_kernel():
+    """By levels where nothing is looked up, by bodies elsewhere."""
+    straight = [name for name in FORESTS if in_one_kernel(*FORESTS[name]) == "levels"]
+    assert straight == ["one", "chain", "star", "limbs", "idle base"]
 
 
 def test_unknown_executions_are_refused():
