@@ -38,11 +38,11 @@ def automatic(model: Model, q, v, tau, external=None) -> jax.Array:
     return (products if serves(model.topology, q.dtype) else aba)(model, q, v, tau, external)
 
 
-# How it runs. In one kernel, trees go body by body: talos in 2.1 us of a batch where levels take 2.6, and 5 s to compile
-# instead of 8; a random tree of 127 bodies in 6.8 instead of 13.9, of 2000 in 270 instead of 900. Limbs side by side go
-# by levels: panda in 0.25, by bodies 0.33. In many kernels levels are the fastest, talos 3.3 where bodies take 5.9, but
-# on robots of a few long limbs, where segments gain a tenth and take twice as long to compile. Log depth is for single
-# long chains on an accelerator.
+# How it runs. In one kernel, trees go body by body: talos in 2.1 us of a batch where levels take 2.6, and 5 s to
+# compile, not 8; a random tree of 127 bodies in 6.8 instead of 13.9, of 2000 in 270 instead of 900. Limbs side by side
+# go by levels: panda in 0.25, by bodies 0.33. In many kernels levels are the fastest, talos 3.3 where bodies take 5.9,
+# but on robots of a few long limbs, where segments gain a tenth and take twice as long to compile. Log depth is for
+# single long chains on an accelerator.
 EXECUTIONS = {
     "automatic": differentiable(automatic),
     "products": differentiable(products),
