@@ -18,8 +18,9 @@ from jax import lax
 
 from dynax.sweep.walk import Step, Walk
 
-# Bodies up to which each has a place of its own for what its children hand on. It costs little memory, and addresses
-# far apart: with few places, of 512 bytes in a batch, the gradient of a humanoid takes up to 1.4 times as long.
+# Bodies up to which each has a place of its own for what its children hand on, which costs little memory. Measured, not
+# derived: how the arrays of a tile meet in the nearest cache hangs on their sizes, and in few places the gradient of a
+# humanoid takes 6.8 us, in these 4.8. From some hundreds of bodies on, few places are the faster by a third.
 FEW = 64
 
 
