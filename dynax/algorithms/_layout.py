@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms._one_kernel import expected
-from dynax.sweep import Walk, in_one_kernel, take_rows, walk
+from dynax.sweep import Walk, execution_in_one_kernel, take_rows, walk
 from dynax.topology import Topology
 
 
@@ -33,7 +33,8 @@ class Layout:
         bases, slots = 1 + len(topology.free_roots), topology.slots
 
         def walk_of(parents: tuple[int, ...]) -> Walk:
-            return walk(parents, bases, in_one_kernel(parents, bases) if execution == "one kernel" else execution)
+            single = execution == "one kernel"
+            return walk(parents, bases, execution_in_one_kernel(parents, bases) if single else execution)
 
         self.bodies, self.slots = walk_of(topology.carried_parents), walk_of(slots.parents)
         rows = self.bodies.rows

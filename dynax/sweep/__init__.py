@@ -30,7 +30,7 @@ def walk(parents: tuple[int, ...], num_bases: int = 1, execution: str = "levels"
     return EXECUTIONS[execution](parents, num_bases)
 
 
-def in_one_kernel(parents: tuple[int, ...], num_bases: int) -> str:
+def execution_in_one_kernel(parents: tuple[int, ...], num_bases: int) -> str:
     """The fastest execution of a walk that becomes one kernel: by levels where no row looks up another."""
     levels = LevelWalk(parents, num_bases)
     return "levels" if levels.straight_out and levels.straight_in else "bodies"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import trees
 
-from dynax.sweep import EXECUTIONS, in_one_kernel, walk
+from dynax.sweep import EXECUTIONS, execution_in_one_kernel, walk
 
 RANDOM = np.random.default_rng(7)
 FORESTS = {
@@ -182,7 +182,7 @@ def test_bodies_hand_on_through_few_places(reach):
 
 def test_the_execution_of_one_kernel():
     """By levels where nothing is looked up, by bodies elsewhere."""
-    straight = [name for name in FORESTS if in_one_kernel(*FORESTS[name]) == "levels"]
+    straight = [name for name in FORESTS if execution_in_one_kernel(*FORESTS[name]) == "levels"]
     assert straight == ["one", "chain", "star", "limbs", "idle base"]
 
 
