@@ -1,6 +1,6 @@
 """Write `docs/benchmarks.md` from the rows of a run.
 
-    python -m benchmarks.report [ROWS.jsonl] [--page PAGE.md]
+python -m benchmarks.report [ROWS.jsonl] [--page PAGE.md]
 """
 
 from __future__ import annotations

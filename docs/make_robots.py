@@ -1,7 +1,7 @@
 """Write `docs/robots.md`: what comes of every URDF of the `example-robot-data` wheel.
 
-    python docs/make_robots.py            writes the page
-    python docs/make_robots.py --check    fails if the page is stale
+python docs/make_robots.py            writes the page
+python docs/make_robots.py --check    fails if the page is stale
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ import numpy as np
 import trees
 
 import dynax as dx
-from dynax.algorithms._articulated import RootInertia, articulate, slot_rows
-from dynax.algorithms._bodies import world_inertias
-from dynax.algorithms._crba import composites
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import setup
+from dynax.algorithms.articulated import RootInertia, articulate, slot_rows
+from dynax.algorithms.crba import composites
 from dynax.spatial import ArticulatedInertia
+from dynax.tree.bodies import world_inertias
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 #: A body well inside the tree, and the frames in which its Jacobian is asked for.
 NAMES = {"mixed": "b14", "screws": "b3", "arm": "b3"}

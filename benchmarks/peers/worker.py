@@ -1,6 +1,6 @@
 """A peer in a process of its own: reads requests, one JSON a line, and answers each with one.
 
-    python -m benchmarks.peers.worker brax
+python -m benchmarks.peers.worker brax
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.algorithms._pseudo import pseudo_inverse
 from dynax.constraints.residual import rows_at
+from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows, rate_rows, tangent_rows

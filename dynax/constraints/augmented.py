@@ -23,14 +23,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms._crba import crba
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._pseudo import PseudoInverse, pseudo_inverse
-from dynax.algorithms._setup import setup
+from dynax.algorithms.crba import crba
 from dynax.constraints.couplings import Coupling
 from dynax.constraints.open_system import OpenSystem, bodies_of
+from dynax.linear.pseudo_inverse import PseudoInverse, pseudo_inverse
 from dynax.model.configuration import integrate
-from dynax.operators._nodes import jacobian_rows
+from dynax.operators.nodes import jacobian_rows
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 _times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 

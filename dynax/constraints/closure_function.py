@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._crba import mass_matrix
-from dynax.algorithms._rnea import inverse_dynamics
+from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.rnea import inverse_dynamics
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import tangent_rows

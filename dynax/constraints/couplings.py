@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.constraints._ends import Ends
-from dynax.constraints._rows import _closed
+from dynax.constraints.ends import Ends
 from dynax.constraints.open_system import OpenSystem
+from dynax.constraints.rows import _closed
 from dynax.joints import AbstractClosure, AbstractJoint, JointClosure, Weld
 from dynax.spatial import Mat3, Motion, Transform, Vec3
 

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._crba import mass_matrix
-from dynax.algorithms._pseudo import pseudo_inverse
-from dynax.algorithms._rnea import bias_force
-from dynax.algorithms._sparse import factor_ltl
+from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.rnea import bias_force
 from dynax.constraints.residual import rows_at
+from dynax.linear.ltl import factor_ltl
+from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.constraints._rows import plan
+from dynax.constraints.rows import plan
 from dynax.model import Model
 
 # Pivots below this part of the largest entry of the matrix count as zero.

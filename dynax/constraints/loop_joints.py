@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._bodies import stacked
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import rows_mat, rows_vec, setup
-from dynax.constraints._ends import Ends, loop_paths, relative_motion
+from dynax.constraints.ends import Ends, loop_paths, relative_motion
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Force, Transform, Vec3
+from dynax.tree.bodies import stacked
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import rows_mat, rows_vec, setup
 
 
 def _ends(model: Model, q: jax.Array) -> Ends:

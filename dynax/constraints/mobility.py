@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._pseudo import pseudo_inverse
 from dynax.constraints.residual import rows_at
+from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
 

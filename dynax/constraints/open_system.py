@@ -17,16 +17,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._bodies import net_forces, passive_force, world_inertias
-from dynax.algorithms._factor import Factor, factorize
-from dynax.algorithms._frames import FrameChoice, _check_frame
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._layout import Parts, layout
-from dynax.algorithms._setup import setup
+from dynax.algorithms.factor import Factor, factorize
+from dynax.algorithms.frames import FrameChoice, _check_frame
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._nodes import (
+from dynax.operators.compliance import inward, outward, unit_responses
+from dynax.operators.nodes import (
     NodeRows,
     Nodes,
     find_nodes,
@@ -37,8 +34,11 @@ from dynax.operators._nodes import (
     on_bodies,
     wrenches,
 )
-from dynax.operators.compliance import inward, outward, unit_responses
 from dynax.spatial import Motion, Transform, Vec3
+from dynax.tree.bodies import net_forces, passive_force, world_inertias
+from dynax.tree.kinematics import kinematics
+from dynax.tree.layout import Parts, layout
+from dynax.tree.setup import setup
 
 
 class FreeMotion(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import setup
-from dynax.constraints._rows import Rows, constraint_rows, names
+from dynax.constraints.rows import Rows, constraint_rows, names
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 
 def rows_at(model: Model, q: jax.Array, v: jax.Array | None = None) -> Rows:

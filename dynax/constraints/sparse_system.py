@@ -9,7 +9,7 @@ an order made once from the graph, with the right side; nothing is ever formed t
 trees and for loops that follow one another, as in a ladder, the cost is O(n), where a spanning tree leaves O(n^2)
 entries in the mass matrix.
 
-Accelerations are those on top of velocities and gravity, as in `_handles`, so that the joints of the tree have zeros on
+Accelerations are those on top of velocities and gravity, as in `routes.handles`, so that the joints of the tree have zeros on
 the right.
 """
 
@@ -22,19 +22,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.algorithms._associative import product, shifts, turned
-from dynax.algorithms._handles import _turns, bodies, times
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import setup
-from dynax.constraints._elimination import Plan, elimination
-from dynax.constraints._ends import relative_motion
-from dynax.constraints._rows import _closed
-from dynax.constraints._rows import plan as row_plan
+from dynax.constraints.elimination import Plan, elimination
+from dynax.constraints.ends import relative_motion
+from dynax.constraints.rows import _closed
+from dynax.constraints.rows import plan as row_plan
+from dynax.linear.matrices import product, shifts, turned
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.structure import Structure
+from dynax.routes.handles import _turns, bodies, times
 from dynax.spatial import Motion
 from dynax.sweep import take_rows
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 
 class SparseMotion(NamedTuple):

@@ -101,7 +101,5 @@ def forces_borne(joint: AbstractJoint, q: Coordinates, parameters: Coordinates, 
 
 def _array(motions: Sequence[Motion], shape: tuple[int, ...]) -> jax.Array:
     """Shape `(6, *shape, len(motions))`."""
-    rows = [
-        jnp.stack([jnp.broadcast_to(x, shape) for x in jax.tree.leaves(motion)]) for motion in motions
-    ]
+    rows = [jnp.stack([jnp.broadcast_to(x, shape) for x in jax.tree.leaves(motion)]) for motion in motions]
     return jnp.stack(rows, axis=-1)

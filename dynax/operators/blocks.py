@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
 
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.expressions import Sum
 from dynax.operators.operator import Identity, Operator
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import Parents, accumulate, distribute, mul, transpose
 from dynax.sweep import take_rows
 

@@ -20,18 +20,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms._articulated import accelerate, base_accelerations, innovate, root_forces, slot_scalars
-from dynax.algorithms._factor import Factor, factorize
-from dynax.algorithms._frames import FrameChoice, _check_frame
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._layout import Parts
-from dynax.algorithms._setup import setup
+from dynax.algorithms.articulated import accelerate, base_accelerations, innovate, root_forces, slot_scalars
+from dynax.algorithms.factor import Factor, factorize
+from dynax.algorithms.frames import FrameChoice, _check_frame
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._nodes import NodeRows, Nodes, find_nodes, node_rows, on_bodies, unit_wrenches
-from dynax.operators._upsilon import Compliance, compliances
+from dynax.operators.nodes import NodeRows, Nodes, find_nodes, node_rows, on_bodies, unit_wrenches
+from dynax.operators.upsilon import Compliance, compliances
 from dynax.spatial import ArticulatedInertia, Force
+from dynax.tree.kinematics import kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.setup import setup
 
 _times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 

@@ -17,19 +17,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._articulated import Gains, RootInertia, Slots, articulate, slot_rows
-from dynax.algorithms._batching import batch_last
-from dynax.algorithms._bodies import world_inertias
-from dynax.algorithms._factor import factorize
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._setup import Setup, setup, slot_columns
+from dynax.algorithms.articulated import Gains, RootInertia, Slots, articulate, slot_rows
+from dynax.algorithms.factor import factorize
+from dynax.compile.batching import batch_last
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
 from dynax.model.kinds import for_models
-from dynax.operators._upsilon import Compliance, compliances
+from dynax.operators.upsilon import Compliance, compliances
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Vec3
 from dynax.sweep import take_rows
+from dynax.tree.bodies import world_inertias
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import Setup, setup, slot_columns
 
 
 def log_det(model: Model, q: jax.Array) -> jax.Array:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._rnea import project, rigid_forces, rnea
+from dynax.algorithms.rnea import project, rigid_forces, rnea
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import rate_rows

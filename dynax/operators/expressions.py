@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import jax
 
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.operator import Identity, Operator
+from dynax.operators.pytree import pytree_dataclass
 
 
 def compose(a: Operator, b: Operator) -> Operator:

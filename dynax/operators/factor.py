@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from dynax.algorithms._articulated import (
+from dynax.algorithms.articulated import (
     Gains,
     Slots,
     accelerate,
@@ -26,16 +26,16 @@ from dynax.algorithms._articulated import (
     root_forces,
     slot_scalars,
 )
-from dynax.algorithms._factor import factorize
-from dynax.algorithms._layout import layout
+from dynax.algorithms.factor import factorize
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._pytree import pytree_dataclass
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import mul
 from dynax.operators.square_root import SquareRoot, by_columns
 from dynax.spatial import Force, Mat3, Motion, Scalar
 from dynax.topology import Topology
+from dynax.tree.layout import layout
 
 
 @pytree_dataclass("topology")

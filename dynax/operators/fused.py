@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.articulated import articulated
 from dynax.operators.blocks import BlockDiagonal, ChildToParent, Propagation
 from dynax.operators.operator import Operator
 from dynax.operators.paths import ancestors, closest_common, pair_blocks
 from dynax.operators.pickoff import PickOff
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import accumulate, compliance, composite, mul, transpose
 
 

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms._setup import _join_groups, group_motions
 from dynax.model import Model
 from dynax.operators.blocks import BlockDiagonal, Blocks, ChildToParent
 from dynax.operators.recursions import mul
 from dynax.spatial import Motion, RigidInertia, Sym3, Transform, Vec3
+from dynax.tree.setup import _join_groups, group_motions
 
 
 class ModelBlocks(NamedTuple):

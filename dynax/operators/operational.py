@@ -20,18 +20,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms._factor import factorize
-from dynax.algorithms._frames import FrameChoice, _check_frame
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._layout import Parts
-from dynax.algorithms._pseudo import pseudo_inverse
-from dynax.algorithms._rnea import rnea
-from dynax.algorithms._setup import setup
+from dynax.algorithms.factor import factorize
+from dynax.algorithms.frames import FrameChoice, _check_frame
+from dynax.algorithms.rnea import rnea
+from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._nodes import Nodes, find_nodes, jacobian_rows, node_biases, node_motions, node_rows, of_bodies
 from dynax.operators.compliance import inward, outward, unit_responses
+from dynax.operators.nodes import Nodes, find_nodes, jacobian_rows, node_biases, node_motions, node_rows, of_bodies
+from dynax.tree.kinematics import kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.setup import setup
 
 _times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 

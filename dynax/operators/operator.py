@@ -17,7 +17,7 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 
-from dynax.operators._pytree import pytree_dataclass
+from dynax.operators.pytree import pytree_dataclass
 
 
 class Operator(abc.ABC):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.blocks import Blocks, add_at
 from dynax.operators.operator import Operator
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import mul, transpose
 from dynax.sweep import take_rows
 

@@ -24,10 +24,10 @@ import numpy as np
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import rate_rows
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.blocks import BlockDiagonal, ChildToParent, add_at
 from dynax.operators.model_blocks import model_blocks
 from dynax.operators.operator import Operator
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import composite, mul, transpose
 from dynax.operators.spatial import SpatialOperators, spatial_operators
 from dynax.spatial import plucker

@@ -20,12 +20,12 @@ import jax.numpy as jnp
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.operators._pytree import pytree_dataclass
 from dynax.operators.articulated import articulated
 from dynax.operators.blocks import BlockDiagonal, ChildToParent, Propagation
 from dynax.operators.model_blocks import force_transform, model_blocks
 from dynax.operators.operator import Identity, Operator
 from dynax.operators.pickoff import PickOff
+from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import compliance, composite, mul, transpose
 from dynax.spatial import Transform
 

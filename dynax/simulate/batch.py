@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.algorithms._batching import by_tiles, tile_width
-from dynax.constraints.embedding import EmbeddedModel
+from dynax.compile.batching import by_tiles, tile_width
+from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 
 _MODELS = Model | EmbeddedModel

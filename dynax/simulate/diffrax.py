@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.algorithms._aba import forward_dynamics
 from dynax.constraints.dynamics import constrained_dynamics
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import configuration_rate, normalize
+from dynax.routes.forward_dynamics import forward_dynamics
 from dynax.simulate.rollout import Trajectory, answer
 from dynax.simulate.stepper import State, closed, kept
 

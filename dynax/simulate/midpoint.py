@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import jax
 
-from dynax.algorithms._crba import mass_matrix
-from dynax.algorithms._rnea import inverse_dynamics
+from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.rnea import inverse_dynamics
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.newton import resistance, root, spread

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from dynax.constraints.embedding import EmbeddedModel, embedding_matrix
+from dynax.embedding.model import EmbeddedModel, embedding_matrix
 from dynax.model import Model
 
 Equation = Callable[[jax.Array], tuple[jax.Array, jax.Array]]

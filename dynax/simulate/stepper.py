@@ -15,9 +15,9 @@ import abc
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._aba import forward_dynamics
 from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.model import Model
+from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms._bodies import passive_force
-from dynax.algorithms._crba import mass_matrix
-from dynax.algorithms._momentum import kinetic_energy
-from dynax.algorithms._rnea import gravity_force
-from dynax.constraints.embedding import EmbeddedModel, embedding_matrix
+from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.momentum import kinetic_energy
+from dynax.algorithms.rnea import gravity_force
+from dynax.embedding.model import EmbeddedModel, embedding_matrix
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.newton import resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
+from dynax.tree.bodies import passive_force
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 import trees
 
 import dynax as dx
-from dynax.algorithms._assembly import (
+from dynax.routes.assembly import (
     assembled,
     assembled_inverse,
     by_inertias,
@@ -23,7 +23,7 @@ from dynax.algorithms._assembly import (
     transmitted,
     transmitted_force,
 )
-from dynax.algorithms._handles import JointSpace, bodies
+from dynax.routes.handles import JointSpace, bodies
 
 pytestmark = pytest.mark.slow
 

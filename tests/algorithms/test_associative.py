@@ -9,8 +9,8 @@ import pytest
 import trees
 
 import dynax as dx
-from dynax.algorithms._aba import aba
-from dynax.algorithms._associative import aba_associative
+from dynax.algorithms.aba import aba
+from dynax.routes.chain import aba_associative
 from dynax.sweep.associative import RADIX, is_chain, of_children, of_parents, prefixes, suffixes
 
 HINGES = (dx.Revolute((0.0, 0.0, 1.0)), dx.Revolute((0.0, 1.0, 0.0)), dx.Revolute((1.0, 1.0, 0.0)))

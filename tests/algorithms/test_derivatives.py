@@ -12,10 +12,9 @@ import trees
 from oracles.robots import PinocchioState, example_robots, frictionless, random_states
 
 import dynax as dx
-from dynax.algorithms._aba import aba
-from dynax.algorithms._adjoint import LOCAL, Weights, adjoint
-from dynax.algorithms._factor import response
-from dynax.algorithms._forward_derivatives import solved
+from dynax.algorithms.aba import aba, solved
+from dynax.algorithms.factor import response
+from dynax.derivatives.adjoint import LOCAL, Weights, adjoint
 
 pin = pytest.importorskip("pinocchio")
 

@@ -15,8 +15,10 @@ from dense import Dense, motion_transform
 from linkages import blocks, complement, four_bar, of_model
 
 import dynax as dx
-from dynax.algorithms._assembly import by_inertias, by_inverse_inertias, coupling
-from dynax.algorithms._divide import (
+from dynax.model.equivalence import SIMPLIFIED
+from dynax.model.structure import Finding
+from dynax.routes.assembly import by_inertias, by_inverse_inertias, coupling
+from dynax.routes.divide_and_conquer import (
     Handles,
     assemble,
     coupling_of_sets,
@@ -26,9 +28,7 @@ from dynax.algorithms._divide import (
     joint_force,
     rigid_handles,
 )
-from dynax.algorithms._handles import JointSpace, bodies
-from dynax.model.equivalence import SIMPLIFIED
-from dynax.model.structure import Finding
+from dynax.routes.handles import JointSpace, bodies
 from dynax.sweep.contraction import Level, contraction
 
 

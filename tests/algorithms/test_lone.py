@@ -12,7 +12,7 @@ import trees
 
 import dynax as dx
 from dynax.algorithms import _one_kernel
-from dynax.algorithms._lone import lone_forward_dynamics, serves
+from dynax.routes.one_state import lone_forward_dynamics, serves
 
 # Nothing driven in time, nothing that rolls in all directions; bodies keep their numbers.
 HELD = [dx.Spherical() if isinstance(joint, dx.Driven | dx.RollingBall) else joint for _, joint in trees.MIXED]

@@ -14,11 +14,11 @@ from jax import lax
 
 import dynax as dx
 from dynax.algorithms import _one_kernel
-from dynax.algorithms._layout import layout
-from dynax.algorithms._one_kernel import in_one_kernel
+from dynax.compile.one_kernel import in_one_kernel
 from dynax.sweep import walk
 from dynax.sweep.bodies import BodyWalk
 from dynax.sweep.levels import LevelWalk
+from dynax.tree.layout import layout
 
 MARK = "xla_cpu_small_call"
 KNOWN = _one_kernel.available() and jax.default_backend() == "cpu"

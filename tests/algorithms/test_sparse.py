@@ -12,7 +12,7 @@ import routes
 import trees
 
 import dynax as dx
-from dynax.algorithms._sparse import reduced_parents
+from dynax.linear.ltl import reduced_parents
 
 
 def pattern(parents):

@@ -12,8 +12,8 @@ import trees
 from dense import Dense, crf, crm, mul, skew
 
 import dynax as dx
-from dynax.algorithms._aba import aba
-from dynax.algorithms._rnea import rnea
+from dynax.algorithms.aba import aba
+from dynax.algorithms.rnea import rnea
 from dynax.spatial import Transform
 
 

@@ -10,9 +10,9 @@ import trees
 from constraints import mechanisms
 
 import dynax as dx
-from dynax.constraints._embedded_dynamics import forward
-from dynax.constraints._nodes import Embedding
-from dynax.constraints.aggregation import Aggregate, aggregates, independent_columns, node_tree
+from dynax.embedding.aggregation import Aggregate, aggregates, independent_columns, node_tree
+from dynax.embedding.coefficients import Embedding
+from dynax.embedding.dynamics import forward
 from dynax.topology import Topology
 
 

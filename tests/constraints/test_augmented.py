@@ -12,7 +12,7 @@ import trees
 from constraints.hands import NODES, Known, arms, close, equations, known, thing
 
 import dynax as dx
-from dynax.algorithms._factor import factorize
+from dynax.algorithms.factor import factorize
 from dynax.operators.compliance import inward
 
 

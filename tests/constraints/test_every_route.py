@@ -15,10 +15,10 @@ from dense import crm
 from linkages import Joint, Linkage, blocks, of_model, pin
 
 import dynax as dx
-from dynax.algorithms._divide import Handles, coupling_of_sets, joined
 from dynax.constraints.dynamics import METHODS
-from dynax.constraints.embedding import closing
+from dynax.embedding.model import closing
 from dynax.joints import JointClosure
+from dynax.routes.divide_and_conquer import Handles, coupling_of_sets, joined
 
 BARS = (0.5, 1.2, 1.2, 1.0)
 MECHANISMS = {

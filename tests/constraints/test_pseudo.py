@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dynax.algorithms._pseudo import pseudo_inverse
+from dynax.linear.pseudo_inverse import pseudo_inverse
 
 SHAPES = [(5, 3, 2), (3, 5, 3), (4, 4, 1), (3, 3, 3), (2, 3, 0)]
 """Rows, columns, rank."""

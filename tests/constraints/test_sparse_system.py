@@ -11,7 +11,7 @@ from constraints.facts import admissible, close, facts, solution
 from constraints.mechanisms import ladder, rod
 
 import dynax as dx
-from dynax.constraints._elimination import elimination
+from dynax.constraints.elimination import elimination
 from dynax.constraints.sparse_system import sparse_constrained_dynamics, system_plan
 
 pytestmark = pytest.mark.slow

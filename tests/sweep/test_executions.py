@@ -8,13 +8,13 @@ import pytest
 import trees
 
 import dynax as dx
-from dynax.algorithms._articulated import eliminate, slot_rows
-from dynax.algorithms._bodies import net_forces, world_inertias
-from dynax.algorithms._crba import composites
-from dynax.algorithms._kinematics import kinematics
-from dynax.algorithms._rnea import project, transmitted
-from dynax.algorithms._setup import setup
+from dynax.algorithms.articulated import eliminate, slot_rows
+from dynax.algorithms.crba import composites
+from dynax.algorithms.rnea import project, transmitted
 from dynax.sweep import EXECUTIONS
+from dynax.tree.bodies import net_forces, world_inertias
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 
 @pytest.mark.parametrize("name", ["screws"])

@@ -1,0 +1,106 @@
+"""The mass matrix from composite inertias (Featherstone 2008, section 6.2; Jain, CRB-ALG).
+
+    inward    I_i^c = I_i + sum over children of phi I_j^c phi*      f_i = I_i^c s_i
+    pairs     M_ij = f_i . s_j            for body j carrying (or being) body i, both about the joint of j
+
+The pairs are one masked product over all freedoms: no walk, no gather, exact zeros off the support. Few freedoms: one
+elementwise kernel, about the joint of each column. Many: a product of matrices, with all rows taken to a joint at the
+base of their tree.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.compile.batching import batch_last, trailing
+from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
+from dynax.spatial import Force, RigidInertia
+from dynax.tree.bodies import carried_sums, per_velocity, world_inertias
+from dynax.tree.freedoms import Freedoms, diagonal, freedoms, in_tree, in_velocity_order, on_support, pair, root_columns
+from dynax.tree.kinematics import columns, kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, setup
+
+# Freedoms up to which the pairs are elementwise, which one kernel can hold; and in float32 XLA's product of matrices
+# smaller than 8 by 8 takes longer on a CPU than all the rest of a batch of arms. From 8 on it is the faster one.
+ELEMENTWISE = 7
+
+
+def composites(s: Setup, kin: Parts, inertias: Parts) -> Parts:
+    """The inertia of everything each body carries, itself included, in world axes about its joint."""
+    return carried_sums(s, kin, inertias)[0]
+
+
+def column_forces(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Force:
+    """`I^c s` for each freedom, in the order of `v`, in world axes about its joint.
+
+    Formed within the walk: XLA would compute what comes after it once for every partner in a product.
+    """
+    column = columns(model, s, kin.rows.rotation)
+
+    def step(handed: RigidInertia, x: tuple) -> tuple[RigidInertia, Force]:
+        inertia, own, offset = x
+        total = handed + inertia
+        return total.shift_to_parent(offset), total @ own.motion()
+
+    rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), inertias.rows)
+    xs = s.layout.to_slots(rows, s.layout.slot_last), column, s.layout.to_slots(kin.rows.offset, s.layout.slot_first)
+    nothing = jax.tree.map(lambda a: jnp.zeros(s.batch, s.dtype), rows)
+    handed, forces = s.layout.slots.gather(step, nothing, xs)
+    carried = jax.tree.map(lambda a, b: a + b[1:], inertias.roots, handed)
+    at_roots = jax.tree.map(lambda a: jnp.repeat(a, 6, axis=0), carried) @ root_columns(s)
+    return in_velocity_order(s, at_roots, forces)
+
+
+def walked(model: Model, q: jax.Array) -> tuple[Force, Freedoms]:
+    """All that walks find: `I^c s` and the columns, each about its joint."""
+    s = setup(model, q, execution="automatic")
+    kin = kinematics(model, s, positions=True)
+    return column_forces(model, s, kin, world_inertias(s, kin)), freedoms(model, s, kin)
+
+
+# A function of its own within `crba`, which one kernel can hold; the products that follow it cannot be in one.
+_walked = trailing(walked)
+
+
+def crba(model: Model, q: jax.Array) -> jax.Array:
+    """The mass matrix `(nv, nv, *batch)`."""
+    batch = q.shape[1:]
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *batch), q.dtype))
+    if model.nv <= ELEMENTWISE:
+        force, rows = walked(model, q)
+        return on_support(model, pair(force, rows.column, rows.position, rows.position)) + diagonal(armature)
+    force, rows = _walked(model, q)
+    base = in_tree(model, rows.position)
+    force, column = (
+        batch_leading(x)
+        for x in materialized(
+            lambda x: (components(x[0].shift_to_parent(x[2])), components(x[1].shift(-x[2]))),
+            (force, rows.column, base),
+        )
+    )
+    pairs = product(force, column)
+    below = np.tril(model.topology.velocity_support)
+    matrix = jnp.where(below, pairs, jnp.where(below.T, jnp.swapaxes(pairs, 1, 2), jnp.zeros((), q.dtype)))
+    armature = batch_leading(jnp.broadcast_to(armature, (model.nv, *batch))[:, None])
+    return batch_trailing(matrix + jnp.eye(model.nv, dtype=q.dtype) * armature, batch)
+
+
+_crba = batch_last(crba)
+
+
+@for_models
+def mass_matrix(model: Model, q) -> jax.Array:
+    """The joint-space inertia matrix, symmetric positive definite, shape `(nv, nv)`; armature on its diagonal.
+
+    Composite rigid bodies, Featherstone (2008), section 6.2. Entries of freedoms that do not carry one another are
+    exactly zero (branch-induced sparsity, section 6.4).
+
+    **Arguments:** `q`: configuration, shape `(nq,)`.
+    """
+    return _crba(model, *as_state(model, q=q))

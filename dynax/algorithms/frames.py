@@ -1,0 +1,192 @@
+"""Forward kinematics: poses, velocities, accelerations and Jacobians of bodies and frames (sections 4.1, 4.2)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
+from dynax.spatial import Mat3, Motion, Transform, Vec3, classical_acceleration
+from dynax.sweep import take_rows
+from dynax.tree.bodies import public_motion, public_rotation, stacked
+from dynax.tree.freedoms import freedoms
+from dynax.tree.kinematics import kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, setup
+
+FrameChoice = Literal["body", "world", "world_aligned"]
+
+
+def root_offsets(model: Model, s: Setup) -> Vec3:
+    """For each body the position of its tree's free root in the world, zero where the tree stands on the ground."""
+    topology = model.topology
+    base = topology.base_of.copy()
+    for body, parent in enumerate(topology.parents):
+        if base[body] < 0:
+            base[body] = 0 if parent < 0 else base[parent]
+    return take_rows(s.root_position, base - 1)
+
+
+def body_poses(model: Model, s: Setup, kin: Parts) -> tuple[Mat3, Vec3]:
+    """World axes and origins of the bodies' own frames, in body order."""
+    constants = s.layout.body_order(s.constants)
+    internal, relative = s.layout.body_order(
+        Parts((kin.roots.rotation, kin.roots.position), (kin.rows.rotation, kin.rows.position))
+    )
+    rotation = public_rotation(constants, internal)
+    return rotation, relative + root_offsets(model, s) - rotation @ constants.hinge_offset
+
+
+@jax.jit
+def _forward_kinematics(model: Model, q: jax.Array) -> Transform:
+    s = setup(model, q)
+    rotation, position = body_poses(model, s, kinematics(model, s, positions=True))
+    return Transform(rotation.array, position.array)
+
+
+@for_models
+def forward_kinematics(model: Model, q) -> Transform:
+    """The poses of all bodies in the world: `.rotation (n, 3, 3)`, `.translation (n, 3)` [m].
+
+    **Arguments:** `q`: configuration, shape `(nq,)`.
+    """
+    return _forward_kinematics(model, *as_state(model, q=q))
+
+
+@for_models
+def frame_pose(model: Model, q, name: str) -> Transform:
+    """The pose of a body or frame in the world: `.rotation (3, 3)`, `.translation (3,)` [m].
+
+    Raises `KeyError`, with near names, for a name the model does not have.
+    """
+    body, pose = model.locate(name)
+    if body < 0:
+        dtype = as_state(model, q=q)[0].dtype
+        assert pose is not None
+        return Transform(pose.rotation.astype(dtype), pose.translation.astype(dtype))
+    poses = forward_kinematics(model, q)
+    own = Transform(poses.rotation[body], poses.translation[body])
+    if pose is None:
+        return own
+    return own @ Transform(pose.rotation.astype(own.rotation.dtype), pose.translation.astype(own.rotation.dtype))
+
+
+@partial(jax.jit, static_argnames=("accelerations",))
+def _body_motions(model: Model, q, v, a, *, accelerations: bool) -> jax.Array:
+    s = setup(model, q, v)
+    kin = kinematics(model, s, v, a, accelerations=accelerations)
+
+    def public(constants, k) -> Motion:
+        return public_motion(constants, k.rotation, k.acceleration if accelerations else k.velocity)
+
+    return stacked(s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows))))
+
+
+@for_models
+def body_velocities(model: Model, q, v) -> jax.Array:
+    """The velocities of all bodies in their own axes about their own origins, shape `(n, 6)` [rad/s, m/s]."""
+    q, v = as_state(model, q=q, v=v)
+    return _body_motions(model, q, v, None, accelerations=False)
+
+
+@for_models
+def body_accelerations(model: Model, q, v, a) -> jax.Array:
+    """The spatial accelerations of all bodies in their own axes about their own origins, shape `(n, 6)`.
+
+    These are the rates of `body_velocities` (eq. 2.46), without gravity; `classical_acceleration` turns one into the
+    acceleration of the point at the origin.
+    """
+    q, v, a = as_state(model, q=q, v=v, a=a)
+    return _body_motions(model, q, v, a, accelerations=True)
+
+
+def _check_frame(frame: str) -> None:
+    if frame not in ("body", "world", "world_aligned"):
+        raise ValueError(f"`frame` must be 'body', 'world' or 'world_aligned', got {frame!r}")
+
+
+@partial(jax.jit, static_argnames=("body", "frame"))
+def _jacobian(model: Model, q, pose: Transform | None, *, body: int, frame: FrameChoice) -> jax.Array:
+    if body < 0:
+        return jnp.zeros((6, model.nv), q.dtype)
+    s = setup(model, q)
+    kin = kinematics(model, s, positions=True)
+    rows = freedoms(model, s, kin)
+    rotation, origin = _frame_at(model, s, kin, body, pose)
+    root = jax.tree.map(lambda a: a[body], root_offsets(model, s))
+    # Columns stand about their joints, at positions relative to the free root; so does the frame, until the world asks.
+    offset = jax.tree.map(lambda o, r, p: (0.0 if frame == "world" else o) - r - p, origin, root, rows.position)
+    moved = rows.column.shift(offset)
+    if frame == "body":
+        moved = moved.rotate_back(rotation)
+    carried = model.topology.support[body][model.topology.body_of_velocity]
+    return jnp.where(carried, moved.array.T, 0.0)
+
+
+def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | None) -> tuple[Mat3, Vec3]:
+    """World axes and origin of a frame fixed to a body."""
+    rotation, position = jax.tree.map(lambda a: a[body], body_poses(model, s, kin))
+    if pose is None:
+        return rotation, position
+    dtype = s.dtype
+    local = Mat3.from_array(pose.rotation.astype(dtype)), Vec3.from_array(pose.translation.astype(dtype))
+    return rotation @ local[0], position + rotation @ local[1]
+
+
+@for_models
+def jacobian(model: Model, q, name: str, *, frame: FrameChoice) -> jax.Array:
+    """The Jacobian of a body or frame: `J v` is its velocity `[angular; linear]`, shape `(6, nv)` (eq. 4.4).
+
+    **Arguments:**
+
+    - `q`: configuration, shape `(nq,)`.
+    - `name`: a body or a frame; `KeyError` with near names otherwise.
+    - `frame`: `"body"` for the frame's own axes and origin, `"world"` for world axes about the world's origin,
+      `"world_aligned"` for world axes about the frame's origin.
+    """
+    _check_frame(frame)
+    body, pose = model.locate(name)
+    return _jacobian(model, *as_state(model, q=q), pose, body=body, frame=frame)
+
+
+@partial(jax.jit, static_argnames=("body", "frame"))
+def _jacobian_bias(model: Model, q, v, pose: Transform | None, *, body: int, frame: FrameChoice) -> jax.Array:
+    if body < 0:
+        return jnp.zeros(6, q.dtype)
+    s = setup(model, q, v)
+    kin = kinematics(model, s, v, positions=True, accelerations=True)
+    rotation, origin = _frame_at(model, s, kin, body, pose)
+    velocity, acceleration, at = jax.tree.map(
+        lambda a: a[body],
+        s.layout.body_order(
+            Parts(
+                (kin.roots.velocity, kin.roots.acceleration, kin.roots.position),
+                (kin.rows.velocity, kin.rows.acceleration, kin.rows.position),
+            )
+        ),
+    )
+    root = jax.tree.map(lambda a: a[body], root_offsets(model, s))
+    offset = (Vec3.zero(origin.x) if frame == "world" else origin) - root - at
+    acceleration = acceleration.shift(offset)
+    if frame == "world":
+        return acceleration.array
+    if frame == "body":
+        return acceleration.rotate_back(rotation).array
+    return classical_acceleration(acceleration, velocity.shift(offset)).array
+
+
+@for_models
+def jacobian_bias(model: Model, q, v, name: str, *, frame: FrameChoice) -> jax.Array:
+    """`Jdot v` of a body or frame, shape `(6,)`: its acceleration when the joints do not accelerate (eq. 2.57).
+
+    The rate of the Jacobian of the same `frame`: for `"world_aligned"` the classical acceleration of the origin, for
+    the other two the spatial acceleration.
+    """
+    _check_frame(frame)
+    body, pose = model.locate(name)
+    return _jacobian_bias(model, *as_state(model, q=q, v=v), pose, body=body, frame=frame)

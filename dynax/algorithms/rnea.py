@@ -1,0 +1,127 @@
+"""Inverse dynamics by recursive Newton-Euler, O(n) (Featherstone 2008, section 5.3; Jain, SOA-RNEA).
+
+Two walks, with the force of each body formed in between:
+
+    outward   v_i, a_i                                        (the base accelerates with -g)
+    at once   f_i^B = I_i a_i + v_i x* I_i v_i - f_i^ext
+    inward    f_i = f_i^B + sum over children of phi f_j      tau_i = S_i^T f_i
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from dynax.compile.batching import batch_last
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
+from dynax.tree.bodies import (
+    carried_sums,
+    net_forces,
+    passive_force,
+    per_velocity,
+    public_force,
+    stacked,
+    world_inertias,
+)
+from dynax.tree.kinematics import columns, kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, setup
+
+
+def transmitted(s: Setup, kin: Parts, forces: Parts) -> Parts:
+    """The force through each body's joint: those on all bodies it carries, in world axes about the joint."""
+    return carried_sums(s, kin, forces)[0]
+
+
+def project(model: Model, s: Setup, kin: Parts, forces: Parts) -> jax.Array:
+    """`tau_i = S_i^T f_i` for all freedoms, shape `(nv, *batch)`."""
+    slots = columns(model, s, kin.rows.rotation).dot(s.layout.to_slots(forces.rows, s.layout.slot_body))
+    own = stacked(forces.roots.rotate_back(kin.roots.rotation))
+    return s.layout.velocity_order(own.reshape(own.shape[0] * own.shape[1], *s.batch), slots)
+
+
+def rigid_forces(
+    model: Model, q, v, a, external, execution: str = "levels", *, stopped: bool = False
+) -> tuple[Setup, Parts, Parts]:
+    """Setup, kinematics and transmitted forces of the rigid bodies alone."""
+    s = setup(model, q, v, execution, stopped=stopped)
+    kin = kinematics(model, s, v, a, accelerations=True, gravity=True)
+    return s, kin, transmitted(s, kin, net_forces(s, kin, world_inertias(s, kin), external))
+
+
+def rnea(model: Model, q, v, a, external=None, execution: str = "levels") -> jax.Array:
+    """Joint forces for trailing batch axes; `a = None` gives the bias force."""
+    s, kin, forces = rigid_forces(model, q, v, a, external, execution)
+    tau = project(model, s, kin, forces) + passive_force(model, q, v)
+    return tau if a is None else tau + per_velocity(model.armature, a) * a
+
+
+_rnea = batch_last(partial(rnea, execution="automatic"))
+
+
+@for_models
+def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
+    """The joint forces that produce a given acceleration, by recursive Newton-Euler, in O(n).
+
+    Solves `tau = M(q) a + bias(q, v, external)`; Featherstone (2008), section 5.3. Armature, damping, dry friction and
+    springs of the model take part; set their leaves to zero to leave them out.
+
+    **Arguments:**
+
+    - `q`: configuration, shape `(nq,)`; quaternions of unit length.
+    - `v`, `a`: velocity and acceleration, shape `(nv,)` [m/s, rad/s and per second].
+    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
+      N].
+
+    **Returns:** `tau`, shape `(nv,)` [N, N m].
+    """
+    return _rnea(model, *as_state(model, q=q, v=v, a=a, external=external))
+
+
+@for_models
+def bias_force(model: Model, q, v, external=None) -> jax.Array:
+    """What joints must do for zero acceleration: `M a + bias = tau`, shape `(nv,)` (Featherstone 2008, eq. 6.2).
+
+    Coriolis, centrifugal and gravity terms, damping, friction and springs, less the effect of `external`.
+    """
+    q, v, external = as_state(model, q=q, v=v, external=external)
+    return _rnea(model, q, v, None, external)
+
+
+@jax.jit
+def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
+    v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype)
+    s, kin, forces = rigid_forces(model, q, v, None, None, stopped=True)
+    return project(model, s, kin, forces)
+
+
+@for_models
+def gravity_force(model: Model, q) -> jax.Array:
+    """The joint forces that hold the system at rest against gravity alone, shape `(nv,)` (eq. 5.12): the gradient of
+    the potential energy of its weight."""
+    return _gravity_force(model, *as_state(model, q=q))
+
+
+@jax.jit
+def _joint_forces(model: Model, q, v, a, external) -> jax.Array:
+    s, kin, forces = rigid_forces(model, q, v, a, external)
+    parts = Parts(
+        public_force(s.constants.roots, kin.roots.rotation, forces.roots),
+        public_force(s.constants.rows, kin.rows.rotation, forces.rows),
+    )
+    return stacked(s.layout.body_order(parts))
+
+
+@for_models
+def joint_forces(model: Model, q, v, a, external=None) -> jax.Array:
+    """The wrench each joint transmits to the body it carries (bearing loads), shape `(n, 6)`.
+
+    `[moment; force]` in body axes about the body's origin; its projection on the joint's freedoms is the joint force of
+    the rigid bodies. Featherstone (2008), section 5.3; the same forces follow from the articulated quantities (Jain,
+    IBF).
+    """
+    return _joint_forces(model, *as_state(model, q=q, v=v, a=a, external=external))

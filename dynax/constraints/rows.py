@@ -1,0 +1,262 @@
+"""All conditions of a model in one system: loops, then gears, then the user's own.
+
+    phi(q) = 0        K v = -dphi/dt        K a = k            (Featherstone 2008, eqs. 3.11, 8.4, 8.14 to 8.20)
+
+A loop's row is a function of the pose of one frame in another, differentiated along their relative motion, so that `K`
+and `k` are exactly the first and second derivatives of what `phi` is.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.compile.fence import fenced
+from dynax.constraints.ends import Ends, loop_paths, relative_motion
+from dynax.joints import AbstractClosure
+from dynax.model import Model
+from dynax.model.configuration import rate_rows
+from dynax.model.structure import Condition, Structure
+from dynax.spatial import Mat3, Motion, Vec3
+from dynax.sweep import take_rows
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, lift
+
+
+class Rows(NamedTuple):
+    """The conditions at one state; batch axes trail."""
+
+    residual: jax.Array
+    """`phi`, shape `(nc,)`."""
+    matrix: jax.Array
+    """`K`, shape `(nc, nv)`."""
+    rate: jax.Array | None
+    """`dphi/dt` along `v`, shape `(nc,)`; it vanishes where the velocity is admissible."""
+    bias: jax.Array | None
+    """`k`, shape `(nc,)`."""
+    entries: jax.Array | None = None
+    """The entries of `K` that may not be zero, in a list; `Plan.entry` tells which is where."""
+
+
+class Plan(NamedTuple):
+    """Where the rows of each kind stand: static."""
+
+    groups: tuple[tuple[AbstractClosure, np.ndarray], ...]
+    """Closures and the loops they close."""
+    start: np.ndarray
+    """The first row of each loop, then the first gear's, then of each condition, then the end."""
+    parameter: np.ndarray
+    """Where each loop's parameters begin."""
+    entry: np.ndarray
+    """For each row and each freedom, where its entry stands in what they list, a zero if it always is; `(nc, nv)`."""
+    names: dict[str, slice]
+    zero: int
+    """Where the zero stands among what is listed."""
+
+
+@lru_cache(maxsize=256)
+def plan(structure: Structure) -> Plan:
+    topology, loops = structure.topology, structure.loops
+    sizes = [loop.closure.rows for loop in loops] + [1] * len(structure.couplings)
+    sizes += [condition.size for condition in structure.conditions]
+    start = np.cumsum([0, *sizes])
+    names = [loop.name for loop in loops] + [gear[0] for gear in structure.couplings]
+    names += [condition.name for condition in structure.conditions]
+    groups: dict[AbstractClosure, list[int]] = {}
+    for k, loop in enumerate(loops):
+        groups.setdefault(loop.closure, []).append(k)
+    members = tuple((closure, np.array(group)) for closure, group in groups.items())
+    simple = int(start[len(loops) + len(structure.couplings)])
+    entry, count, paths = np.full((simple, topology.nv), -1), 0, loop_paths(structure).freedom
+    for closure, group in members:
+        # Entries are listed as (row, loop, freedom of the path).
+        own = np.arange(closure.rows * len(group) * paths.shape[1]).reshape(closure.rows, len(group), -1) + count
+        for i, k in enumerate(group):
+            known = paths[k] >= 0
+            for row in range(closure.rows):
+                entry[start[k] + row, paths[k][known]] = own[row, i, known]
+        count += own.size
+    for k, gear in enumerate(structure.couplings):
+        for joint in gear:
+            freedom = topology.v_start[structure.joint_index[joint]]
+            entry[start[len(loops) + k], freedom] = count
+            count += 1
+    parameter = np.cumsum([0, *(len(loop.closure.parameters) for loop in loops)])
+    # The user's conditions list every entry, behind the zero.
+    rest = count + 1 + np.arange((int(start[-1]) - simple) * topology.nv).reshape(-1, topology.nv)
+    entry = np.concatenate([np.where(entry < 0, count, entry), rest])
+    rows = {name: slice(int(a), int(b)) for name, a, b in zip(names, start[:-1], start[1:], strict=True)}
+    return Plan(members, start, parameter, entry, rows, count)
+
+
+def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = None) -> Rows:
+    """The rows for trailing batch axes; with `v`, `kin` must have velocities, and accelerations with gravity."""
+    p, structure = plan(model.structure), model.structure
+    batch, dtype = s.batch, s.dtype
+    residual, rate, bias, entries = [], [], [], []
+    if structure.loops:
+        ends = fenced(relative_motion(model, s, kin, moving=v is not None), batch)
+        parameters = lift(model.loop_parameters, 1, len(batch), dtype)
+        order = []
+        for closure, group in p.groups:
+            own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
+            found = _closed(closure, take_rows(ends, group), own, lift(model.time, 0, len(batch), dtype), batch)
+            for parts, values in zip((residual, entries, rate, bias), found, strict=True):
+                parts.append(values)
+            order.append(p.start[group][None] + np.arange(closure.rows)[:, None])
+        back = np.argsort(np.concatenate([o.reshape(-1) for o in order]))
+        residual, rate, bias = ([_flat(parts, batch)[back]] if v is not None or parts is residual else []
+                                for parts in (residual, rate, bias))  # fmt: skip
+        entries = [_flat(entries, batch)]
+    ratio_at = 0
+    ratio = lift(model.coupling_ratio, 1, len(batch), dtype)
+    offset = lift(model.coupling_offset, 1, len(batch), dtype)
+    for k, (gear, function) in enumerate(zip(structure.couplings, structure.coupling_functions, strict=True)):
+        count = len(gear) - 1 if function is None else 1
+        own = _gear(model, s.q, v, gear, function, ratio[ratio_at : ratio_at + count])
+        ratio_at += count
+        residual.append((own.residual - offset[k])[None])
+        entries.append(own.matrix)
+        if own.rate is not None and own.bias is not None:
+            rate.append(own.rate[None])
+            bias.append(own.bias[None])
+    entries.append(jnp.zeros((1, *batch), dtype))
+    for condition in structure.conditions:
+        own = _condition(model, condition, s.q, v)
+        residual.append(own.residual)
+        entries.append(own.matrix)
+        if own.rate is not None and own.bias is not None:
+            rate.append(own.rate)
+            bias.append(own.bias)
+    none = jnp.zeros((0, *batch), dtype)
+
+    def joined(parts: list) -> jax.Array:
+        return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], *batch)) for x in parts]) if parts else none
+
+    moving = v is not None
+    listed = _flat(entries, batch)
+    rates = (joined(rate), joined(bias)) if moving else (None, None)
+    return Rows(joined(residual), listed[p.entry], *rates, listed)
+
+
+def _flat(parts: list, batch: tuple[int, ...]) -> jax.Array:
+    sizes = [int(np.prod(x.shape[: x.ndim - len(batch)])) for x in parts]
+    return jnp.concatenate([jnp.broadcast_to(x.reshape(n, *x.shape[x.ndim - len(batch):]), (n, *batch))
+                            for x, n in zip(parts, sizes, strict=True)])  # fmt: skip
+
+
+def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.Array, batch: tuple[int, ...]):
+    """Residual `(rows, loops)`, entries `(rows, loops, w)`, and if the ends move the rate and the bias."""
+    shape = ends.rotation.xx.shape
+
+    def error(rotation: Mat3, translation: Vec3, time: jax.Array) -> jax.Array:
+        found = closure.error(rotation, translation, parameters, time)
+        return jnp.stack([jnp.broadcast_to(x, shape) for x in found])
+
+    def moved(rotation: Mat3, twist: Motion) -> tuple[Mat3, Vec3]:
+        return rotation @ twist.angular.skew(), rotation @ twist.linear
+
+    now = jnp.broadcast_to(time, shape)
+    tick = jnp.full(shape, float(closure.rheonomic), now.dtype)
+    at = ends.rotation, ends.translation, now
+
+    def along(unit: jax.Array) -> jax.Array:
+        twist = Motion(Vec3(*unit[:3]), Vec3(*unit[3:]))
+        return jax.jvp(error, at, (*moved(ends.rotation, twist), jnp.zeros_like(now)))[1]
+
+    units = jnp.broadcast_to(jnp.eye(6, dtype=now.dtype).reshape(6, 6, *(1,) * len(shape)), (6, 6, *shape))
+    slope = jax.vmap(along)(units)  # (6, rows, loops)
+    columns = _six(ends.columns)  # (6, loops, w)
+    entries = sum(slope[k][:, :, None] * columns[k][None] for k in range(6))
+    residual = error(*at)
+    if ends.velocity is None or ends.bias is None:
+        return residual, entries, None, None
+    twist = ends.velocity
+
+    def rate(rotation: Mat3, translation: Vec3, now: jax.Array) -> jax.Array:
+        return jax.jvp(error, (rotation, translation, now), (*moved(rotation, twist), tick))[1]
+
+    first, second = jax.jvp(rate, at, (*moved(ends.rotation, twist), tick))
+    acceleration = _six(ends.bias)
+    second = second + sum(slope[k] * acceleration[k][None] for k in range(6))
+    return residual, entries, first, -second
+
+
+def _six(motion: Motion) -> list:
+    a, b = motion.angular, motion.linear
+    return [a.x, a.y, a.z, b.x, b.y, b.z]
+
+
+def _gear(model: Model, q: jax.Array, v: jax.Array | None, gear: tuple[str, ...], function, ratio: jax.Array) -> Rows:
+    """`q_f - ratio * function(q_s)`: a scalar, its slopes by each joint of the gear, rate and bias."""
+    index = [model.joint_index(joint) for joint in gear]
+    follower, *sources = (q[model.topology.q_start[k]] for k in index)
+    if not sources:  # a joint that is held
+        rate = None if v is None else v[model.topology.v_start[index[0]]]
+        return Rows(follower, jnp.ones_like(follower)[None], rate, None if rate is None else jnp.zeros_like(rate))
+
+    def driven(*sources: jax.Array) -> jax.Array:
+        if function is None:
+            return sum((r * x for r, x in zip(ratio, sources, strict=True)), jnp.zeros_like(sources[0]))
+        return ratio[0] * jnp.vectorize(function)(*sources)
+
+    slopes = jax.vmap(lambda unit: jax.jvp(driven, tuple(sources), tuple(unit))[1])(_units(sources))
+    matrix = jnp.concatenate([jnp.ones_like(slopes[:1]), -slopes])
+    residual = follower - driven(*sources)
+    if v is None:
+        return Rows(residual, matrix, None, None)
+    own, *rates = (v[model.topology.v_start[k]] for k in index)
+    rates = tuple(rates)
+    first, second = jax.jvp(lambda *x: jax.jvp(driven, x, rates)[1], tuple(sources), rates)
+    return Rows(residual, matrix, own - first, second)
+
+
+def _units(like: list) -> jax.Array:
+    eye = jnp.eye(len(like), dtype=like[0].dtype)
+    return jnp.broadcast_to(eye.reshape(*eye.shape, *(1,) * like[0].ndim), (*eye.shape, *like[0].shape))
+
+
+def _condition(model: Model, condition: Condition, q: jax.Array, v: jax.Array | None) -> Rows:
+    """A user's own condition, whose function takes one sample."""
+    if q.ndim > 1:
+        size = q.shape[-1]
+
+        def whole(leaf: jax.Array) -> jax.Array:
+            return jnp.broadcast_to(leaf, (*leaf.shape[:-1], size))
+
+        # Leaves have as many batch axes as the state, of length one where they are the same for all.
+        plain = jax.tree.map(whole, model) if model.gravity.ndim == q.ndim else model
+        axes = -1 if model.gravity.ndim == q.ndim else None
+        return jax.vmap(lambda m, *x: _condition(m, condition, *x), in_axes=(axes, -1, None if v is None else -1),
+                        out_axes=-1)(plain, q, v)  # fmt: skip
+
+    def value(q: jax.Array, time: jax.Array) -> jax.Array:
+        found = jnp.asarray(condition.function(model.replace(time=time), q))
+        if found.shape not in ((condition.size,), () if condition.size == 1 else (condition.size,)):
+            raise ValueError(f"condition {condition.name!r} gave shape {found.shape}, expected ({condition.size},)")
+        return found.reshape(condition.size).astype(q.dtype)
+
+    now = model.time.astype(q.dtype)
+    still, tick = jnp.zeros_like(now), jnp.ones_like(now)
+
+    def along(unit: jax.Array) -> jax.Array:
+        return jax.jvp(value, (q, now), (rate_rows(model, q, unit), still))[1]
+
+    matrix = jax.vmap(along, out_axes=1)(jnp.eye(model.nv, dtype=q.dtype))
+    if v is None:
+        return Rows(value(q, now), matrix, None, None)
+
+    def rate(q: jax.Array, now: jax.Array) -> jax.Array:
+        return jax.jvp(value, (q, now), (rate_rows(model, q, v), tick))[1]
+
+    first, second = jax.jvp(rate, (q, now), (rate_rows(model, q, v), tick))
+    return Rows(value(q, now), matrix, first, -second)
+
+
+def names(structure: Structure) -> dict[str, slice]:
+    """The rows of each loop, gear (by the joint that follows) and condition."""
+    return plan(structure).names

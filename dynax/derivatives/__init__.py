@@ -1,0 +1,1 @@
+"""Derivatives in closed form, and the one differentiation rule of forward dynamics."""

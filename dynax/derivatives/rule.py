@@ -1,0 +1,210 @@
+"""How forward dynamics is differentiated: `grad`, `jvp`, `jacfwd`, `jacrev` and `hessian` all come here.
+
+The acceleration `a(P, q, v, tau)` of a model with leaves `P` solves `tau = ID(P, q, v, a)`, so its tangent solves
+
+    M da = dtau - dID/dq dq - dID/dv dv - dID/dP dP      at the `a` found.
+
+The right side is the closed form of `tangent`, transposed that of `adjoint`; the solution is the factor of the mass
+matrix that forward dynamics has made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)`
+themselves, it is one `custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch
+axes last), and a second derivative differentiates the system as it is written, the plain linearisation of inverse
+dynamics. The unknowns are one array, since the transpose refuses a right side of which a part is known, as `dtau` is
+when only `q` moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dynax.algorithms.aba import solved
+from dynax.algorithms.articulated import Gains, RootInertia, Slots
+from dynax.algorithms.factor import Factor, response, solve
+from dynax.algorithms.rnea import rnea
+from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
+from dynax.derivatives.linearize import linearize
+from dynax.derivatives.tangent import apply, tangent
+from dynax.model import Model
+from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.tree.layout import Parts, layout
+from dynax.tree.setup import setup
+
+# Sums over the ancestor relation are products with a matrix; beyond this many freedoms the recursion's own derivative
+# costs less.
+MOST_FREEDOMS = 160
+
+
+class Residuals(NamedTuple):
+    """What the derivatives need of one state: arrays alone, all with the full batch."""
+
+    q: jax.Array
+    v: jax.Array
+    a: jax.Array
+    kin: Parts
+    inertias: Parts
+    slots: Slots
+    gains: Gains
+    roots: RootInertia
+
+    def factor(self, model: Model) -> Factor:
+        return Factor(layout(model.topology, "automatic"), self.kin.roots.rotation, self.slots, self.gains, self.roots)
+
+
+def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
+    """The acceleration and what its derivatives need, for trailing batch axes."""
+    x = solved(model, q, v, tau, external)
+    found = Residuals(q, v, x.a, x.kin, x.inertias, *x.factor[2:])
+    return x.a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
+
+
+def closed_form(model: Model) -> bool:
+    """Whether the rule serves this model."""
+    topology = model.topology
+    return topology.nv <= MOST_FREEDOMS and all(joint.holonomic for joint in topology.joints)
+
+
+def differentiable(core: Callable) -> Callable:
+    """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        if not closed_form(primals[0]):
+            return along_moving(core, primals, tangents)
+        a, found = value_and_residuals(*primals)
+        return a, _tangent_of(primals, tangents, a, found)
+
+    def rule_with_residuals(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        a, found = value_and_residuals(*primals)
+        return (a, found), (_tangent_of(primals, tangents, a, found), jax.tree.map(jnp.zeros_like, found))
+
+    value_and_residuals = trailing(residuals, rule_with_residuals)
+    return jax.jit(trailing(core, rule))
+
+
+class Point(NamedTuple):
+    """Where inverse dynamics is differentiated, and the leaves of `(model, external)` that move."""
+
+    q: jax.Array
+    v: jax.Array
+    a: jax.Array
+    leaves: tuple
+
+
+class Change(NamedTuple):
+    """The unknowns of the linear system: changes of what moves in `Point`, and `da` or `dtau`."""
+
+    leaves: tuple
+    q: jax.Array | None
+    """In the tangent space."""
+    v: jax.Array | None
+    last: jax.Array
+
+    def packed(self) -> jax.Array:
+        """All in one array, shape `(size, *batch)`."""
+        batch = self.last.shape[1:]
+        heads = [part.shape[: part.ndim - len(batch)] for part in jax.tree.leaves(self)]
+        rows = [
+            part.reshape(math.prod(head), *batch).astype(self.last.dtype)
+            for part, head in zip(jax.tree.leaves(self), heads, strict=True)
+        ]
+        return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
+
+    def unpacked(self, rows: jax.Array) -> Change:
+        """What `packed` has packed, given one with or without the batch axes as the pattern."""
+        parts, structure = jax.tree.flatten(self)
+        shapes = [part.shape[: part.ndim - self.last.ndim + 1] for part in parts]
+        sizes = [math.prod(shape) for shape in shapes]
+        return structure.unflatten(
+            rows[end - size : end].reshape(*shape, *rows.shape[1:]).astype(part.dtype)
+            for part, shape, size, end in zip(parts, shapes, sizes, np.cumsum(sizes), strict=True)
+        )
+
+
+def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals) -> jax.Array:
+    """The tangent of the acceleration."""
+    model, q, v, _, external = primals
+    dmodel, dq, dv, dtau, dexternal = tangents
+    paths, structure = jax.tree_util.tree_flatten_with_path((model, external))
+    constants = [leaf for _, leaf in paths]
+    rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
+    moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
+    at = Point(q, v, a, tuple(_full(constants[k], v.shape[1:]) for k in moving))
+
+    def with_leaves(constants: list, leaves: tuple) -> tuple[Model, jax.Array | None]:
+        current = list(constants)
+        for k, leaf in zip(moving, leaves, strict=True):
+            current[k] = leaf
+        return jax.tree.unflatten(structure, current)
+
+    def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
+        model, external = with_leaves(constants, leaves)
+        return rnea(model, q, v, a, external, "automatic")
+
+    def paired(known: tuple, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
+        found, constants = known
+        if all(is_local(paths[k][0]) for k in moving):
+            model, external = with_leaves(constants, leaves)
+            return local_power(model, found.kin, found.q, found.v, found.a, external, weights)
+        return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at.v, at.a), axis=0)
+
+    def system(rows: jax.Array) -> jax.Array:
+        x = right.unpacked(rows)
+        dq = jnp.zeros_like(q) if x.q is None else rate_rows(model, q, x.q)
+        dv = jnp.zeros_like(v) if x.v is None else x.v
+        last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
+        return x._replace(last=last).packed()
+
+    def forward(known: tuple, at: Point, rows: jax.Array) -> Change:
+        found, constants = known
+        model, external = jax.tree.unflatten(structure, constants)
+        b = right.unpacked(rows)
+        s = setup(model, found.q, found.v, "automatic")
+        linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
+        force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
+        if moving:
+            by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
+            force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
+        return b._replace(last=solve(found.factor(model), force[:, None])[:, 0])
+
+    def backward(known: tuple, at: Point, rows: jax.Array) -> Change:
+        found, constants = known
+        model, external = jax.tree.unflatten(structure, constants)
+        c = right.unpacked(rows)
+        force, motions = response(found.factor(model), c.last[:, None])
+        weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
+        bar_q, bar_v = c.q, c.v
+        if bar_q is not None or bar_v is not None:
+            s = setup(model, found.q, found.v, "automatic")
+            along = adjoint(model, s, found.kin, found.inertias, found.q, found.v, found.a, external, weights)
+            bar_q, bar_v = (None if x is None else x - rate for x, rate in zip((c.q, c.v), along, strict=True))
+        leaves = c.leaves
+        if moving:
+            power, along = jax.vjp(partial(paired, known, weights, at), at.leaves)
+            leaves = jax.tree.map(jnp.subtract, c.leaves, *along(jnp.ones_like(power)))
+        return Change(leaves, bar_q, bar_v, weights.freedoms)
+
+    known = found, constants
+    right = Change(
+        leaves=tuple(_full(rates[k], v.shape[1:]) for k in moving),
+        q=None if is_zero(dq) else tangent_rows(model, q, dq),
+        v=None if is_zero(dv) else dv,
+        last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
+    )
+    there, back = trailing(forward), trailing(backward)
+    # Packed outside, where the pieces are there already: on the spot, it would slow down the kernel they come from.
+    solution = lax.custom_linear_solve(
+        system, right.packed(), lambda _, b: there(known, at, b).packed(), lambda _, c: back(known, at, c).packed()
+    )
+    return right.unpacked(solution).last
+
+
+def _full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """With batch axes of their whole lengths: those of what is the same for all have length one."""
+    return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)

@@ -1,0 +1,261 @@
+"""What every function of a model means for an embedded one. Importing it teaches them.
+
+All follow from `v_tree = X v` and `tau = X^T tau_tree`, and O(n) algorithms of the tree; forward dynamics, the inverse
+of the mass matrix and its factor run over the aggregated nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dynax.algorithms.coriolis import coriolis_matrix
+from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.factor import inverse_mass_matrix
+from dynax.algorithms.frames import (
+    body_accelerations,
+    body_velocities,
+    forward_kinematics,
+    frame_pose,
+    jacobian,
+    jacobian_bias,
+)
+from dynax.algorithms.momentum import (
+    center_of_mass,
+    centroidal_momentum,
+    centroidal_momentum_matrix,
+    kinetic_energy,
+    momentum,
+    potential_energy,
+)
+from dynax.algorithms.regressor import inverse_dynamics_regressor
+from dynax.algorithms.rnea import bias_force, gravity_force, inverse_dynamics
+from dynax.compile.batching import batch_last
+from dynax.constraints.assembly import assemble
+from dynax.constraints.residual import rows_at
+from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
+from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
+from dynax.embedding.coefficients import dense, expanded, node_plan
+from dynax.embedding.dynamics import Place, at, bias_acceleration, forward, tree_velocity
+from dynax.embedding.model import EmbeddedModel, closing, factors
+from dynax.model.checks import as_state
+from dynax.model.configuration import (
+    configuration_rate,
+    difference,
+    integrate,
+    integrate_rows,
+    neutral,
+    normalize,
+    random_configuration,
+)
+from dynax.model.kinds import extend
+from dynax.operators.factor import innovations_factor
+from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
+
+
+class Motion(NamedTuple):
+    """The tree's motion for embedded velocities."""
+
+    x: jax.Array
+    """`X`, shape `(tree nv, nv)`."""
+    v: jax.Array
+    bias: jax.Array
+    """`Xdot v`."""
+
+
+def _place(model: EmbeddedModel, q: jax.Array) -> Place:
+    return at(model.tree, q, model.embedding)
+
+
+def _matrix(model: EmbeddedModel, place: Place) -> jax.Array:
+    return dense(node_plan(model.tree.structure, model.embedding), place.x)
+
+
+@jax.jit
+def _motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
+    tree, place = model.tree, _place(model, q)
+    whole = tree_velocity(tree, q, model.embedding, place, v)
+    s = setup(tree, q, whole)
+    kin = kinematics(tree, s, whole, positions=True, accelerations=True, gravity=True)
+    return Motion(_matrix(model, place), whole, bias_acceleration(tree, s, kin, model.embedding, place, whole))
+
+
+@jax.jit
+def _x(model: EmbeddedModel, q: jax.Array) -> jax.Array:
+    return _matrix(model, _place(model, q))
+
+
+def _by_configuration(function):
+    """Functions of `q` alone are those of the tree."""
+
+    @extend(function, EmbeddedModel)
+    def _(model, q, *rest):
+        return function(model.tree, q, *rest)
+
+
+for _function in (forward_kinematics, frame_pose, center_of_mass, potential_energy):
+    _by_configuration(_function)
+
+
+def _by_velocity(function):
+    """Functions of `q` and `v` are those of the tree at its velocity."""
+
+    @extend(function, EmbeddedModel)
+    def _(model, q, v):
+        q, v = as_state(model, q=q, v=v)
+        return function(model.tree, q, _motion(model, q, v).v)
+
+
+for _function in (body_velocities, kinetic_energy, momentum, centroidal_momentum, configuration_rate):
+    _by_velocity(_function)
+
+
+@extend(body_accelerations, EmbeddedModel)
+def _(model, q, v, a):
+    q, v, a = as_state(model, q=q, v=v, a=a)
+    m = _motion(model, q, v)
+    return body_accelerations(model.tree, q, m.v, m.x @ a + m.bias)
+
+
+@extend(jacobian, EmbeddedModel)
+def _(model, q, name, *, frame):
+    (q,) = as_state(model, q=q)
+    return jacobian(model.tree, q, name, frame=frame) @ _x(model, q)
+
+
+@extend(centroidal_momentum_matrix, EmbeddedModel)
+def _(model, q):
+    (q,) = as_state(model, q=q)
+    return centroidal_momentum_matrix(model.tree, q) @ _x(model, q)
+
+
+@extend(jacobian_bias, EmbeddedModel)
+def _(model, q, v, name, *, frame):
+    q, v = as_state(model, q=q, v=v)
+    m = _motion(model, q, v)
+    whole = jacobian(model.tree, q, name, frame=frame) @ m.bias
+    return whole + jacobian_bias(model.tree, q, m.v, name, frame=frame)
+
+
+@extend(inverse_dynamics, EmbeddedModel)
+def _(model, q, v, a, external=None):
+    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+    m = _motion(model, q, v)
+    return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.x @ a + m.bias, external)
+
+
+@extend(bias_force, EmbeddedModel)
+def _(model, q, v, external=None):
+    q, v, external = as_state(model, q=q, v=v, external=external)
+    m = _motion(model, q, v)
+    return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.bias, external)
+
+
+@extend(gravity_force, EmbeddedModel)
+def _(model, q):
+    (q,) = as_state(model, q=q)
+    return _x(model, q).T @ gravity_force(model.tree, q)
+
+
+@extend(mass_matrix, EmbeddedModel)
+def _(model, q):
+    (q,) = as_state(model, q=q)
+    x = _x(model, q)
+    m = x.T @ mass_matrix(model.tree, q) @ x
+    return 0.5 * (m + m.T)
+
+
+@extend(coriolis_matrix, EmbeddedModel)
+def _(model, q, v):
+    q, v = as_state(model, q=q, v=v)
+    m = _motion(model, q, v)
+    rate = jax.jvp(lambda q: _x(model, q), (q,), (configuration_rate(model.tree, q, m.v),))[1]
+    return m.x.T @ (coriolis_matrix(model.tree, q, m.v) @ m.x + mass_matrix(model.tree, q) @ rate)
+
+
+@extend(inverse_dynamics_regressor, EmbeddedModel)
+def _(model, q, v, a):
+    q, v, a = as_state(model, q=q, v=v, a=a)
+    m = _motion(model, q, v)
+    return m.x.T @ inverse_dynamics_regressor(model.tree, q, m.v, m.x @ a + m.bias)
+
+
+@batch_last
+def _forward(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
+    return forward(model.tree, q, v, tau, external, model.embedding)
+
+
+@extend(forward_dynamics, EmbeddedModel)
+def _(model, q, v, tau, external=None):
+    return _forward(model, *as_state(model, q=q, v=v, tau=tau, external=external))
+
+
+@extend(inverse_mass_matrix, EmbeddedModel)
+def _(model, q):
+    return innovations_factor(model, q).inverse()
+
+
+# Derivatives along the tangent space, which for an embedded model is that of the independent velocities.
+
+
+@extend(inverse_dynamics_derivatives, EmbeddedModel)
+def _(model, q, v, a, external=None):
+    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+
+    def needed(d, v):
+        return inverse_dynamics(model, integrate(model, q, d), v, a, external)
+
+    by_q, by_v = jax.jacfwd(needed, argnums=(0, 1))(jnp.zeros_like(v), v)
+    return InverseDynamicsDerivatives(q=by_q, v=by_v, a=mass_matrix(model, q))
+
+
+@extend(forward_dynamics_derivatives, EmbeddedModel)
+def _(model, q, v, tau, external=None):
+    q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
+
+    def found(d, v):
+        return forward_dynamics(model, integrate(model, q, d), v, tau, external)
+
+    by_q, by_v = jax.jacfwd(found, argnums=(0, 1))(jnp.zeros_like(v), v)
+    return ForwardDynamicsDerivatives(q=by_q, v=by_v, tau=inverse_mass_matrix(model, q))
+
+
+# Configurations.
+
+
+@extend(neutral, EmbeddedModel)
+def _(model):
+    return assemble(model.tree, neutral(model.tree)).q
+
+
+@extend(random_configuration, EmbeddedModel)
+def _(model, key):
+    return assemble(model.tree, random_configuration(model.tree, key)).q
+
+
+@batch_last
+def _integrate(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
+    tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
+    x = factors(model, rows_at(tree, q))[1]
+    return closing(model, integrate_rows(tree, q, expanded(p, x, dv)))
+
+
+@extend(integrate, EmbeddedModel)
+def _(model, q, dv):
+    return _integrate(model, *as_state(model, q=q, v=dv))
+
+
+@extend(difference, EmbeddedModel)
+def _(model, q0, q1):
+    q0, q1 = as_state(model, q=q0, q1=q1)
+    return difference(model.tree, q0, q1)[jnp.array(model.independent, int)]
+
+
+@extend(normalize, EmbeddedModel)
+def _(model, q):
+    (q,) = as_state(model, q=q)
+    return closing(model, normalize(model.tree, q))

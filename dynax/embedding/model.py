@@ -1,0 +1,262 @@
+"""Constraint embedding: loops taken into the tree, which then has independent velocities only (Jain, sections 4 to 9).
+
+    v_tree = X(q) v        a_tree = X a + Xdot v        tau = X^T tau_tree        M = X^T M_tree X
+
+Sub-graphs tied by loops become nodes of an aggregated tree, on which the recursions run as on any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.constraints.assembly import assemble
+from dynax.constraints.ends import loop_paths
+from dynax.constraints.residual import constraint_jacobian, rows_at
+from dynax.constraints.rows import Rows
+from dynax.constraints.rows import plan as row_plan
+from dynax.embedding.aggregation import aggregates, independent_columns
+from dynax.embedding.coefficients import (
+    Elimination,
+    Embedding,
+    coefficients,
+    dense,
+    dependents,
+    elimination,
+    node_plan,
+)
+from dynax.errors import ModelError
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.model.configuration import integrate, integrate_rows, neutral
+from dynax.operators.pytree import pytree_dataclass
+
+# Reference configurations that close better than this, in the units of the residual, are taken.
+CLOSED = 1e-4
+
+
+@pytree_dataclass("embedding")
+class EmbeddedModel:
+    """A model whose loops are part of it; made by `dx.embed`.
+
+    The configuration `q` is the whole tree's, shape `(nq,)`, and closes all loops: the branch of an assembly is part of
+    it. Velocities, accelerations and forces are those of the independent freedoms, shape `(nv,)`, as a quaternion has
+    four coordinates and three velocities. `dx` functions take it in the place of a `Model`.
+    """
+
+    tree: Model
+    """The tree, with its loops as data."""
+    embedding: Embedding
+
+    @property
+    def nq(self) -> int:
+        return self.tree.nq
+
+    @property
+    def nv(self) -> int:
+        """The number of independent velocities: the mobility."""
+        return len(self.independent)
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """Which of the tree's velocities are independent, in order."""
+        return tuple(int(j) for j in node_plan(self.tree.structure, self.embedding).independent)
+
+    @property
+    def independent_joints(self) -> tuple[str, ...]:
+        """The joints they belong to, one name for each."""
+        bodies = self.tree.topology.body_of_velocity
+        return tuple(self.tree.joint_names[bodies[j]] for j in self.independent)
+
+    @property
+    def aggregates(self) -> tuple[tuple[str, ...], ...]:
+        """The bodies of each aggregate."""
+        return tuple(tuple(self.tree.body_names[b] for b in a.bodies) for a in self.embedding.aggregates)
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    @property
+    def num_bodies(self) -> int:
+        return self.tree.num_bodies
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        return self.tree.body_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        return self.tree.joint_names
+
+    @property
+    def mass(self) -> jax.Array:
+        return self.tree.mass
+
+    @property
+    def time(self) -> jax.Array:
+        return self.tree.time
+
+    @property
+    def armature(self) -> jax.Array:
+        """Of all joints of the tree."""
+        return self.tree.armature
+
+    @property
+    def damping(self) -> jax.Array:
+        """Of all joints of the tree."""
+        return self.tree.damping
+
+    def replace(self, **leaves) -> EmbeddedModel:
+        """With leaves of the tree replaced: masses, lengths, where loops are closed."""
+        return EmbeddedModel(self.tree.replace(**leaves), self.embedding)
+
+    def at_time(self, time) -> EmbeddedModel:
+        return EmbeddedModel(self.tree.at_time(time), self.embedding)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(len(a.bodies)) for a in self.embedding.aggregates)
+        return f"EmbeddedModel({self.name!r}, nv={self.nv} of {self.tree.nv}, aggregates of {sizes or 'no'} bodies)"
+
+
+def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedModel:
+    """The model with its loops, gears and conditions embedded: every algorithm runs on it as on a tree.
+
+    Which bodies form an aggregate follows from the graph; which velocities are independent is chosen once, by pivoting
+    on the Jacobian of the conditions at a reference configuration, and stays. Watch `embedding_quality` where the
+    mechanism moves far from it.
+
+    **Arguments:**
+
+    - `model`: with loops, gears or conditions, its leaves known (not traced, not batched): replace them afterwards.
+    - `q`: near the reference configuration, shape `(nq,)`; default the neutral one. Loops are closed from there.
+    - `independent`: joints to keep independent, if that is possible.
+
+    Raises `ModelError` when the loops do not close near `q`, when `q` is a singular configuration, or the joints named
+    cannot be independent.
+    """
+    where = f"model {model.name!r}"
+    found = assemble(model, neutral(model) if q is None else q)
+    if not float(found.error) < CLOSED:
+        raise ModelError(
+            f"its loops do not close near the reference configuration (error {float(found.error):.2g})",
+            element=where,
+            hint="pass `q`, a configuration near an assembled one, to dx.embed",
+        )
+    near = [jnp.asarray(0.02 * x, found.q.dtype) for x in np.random.default_rng(0).normal(size=(2, model.nv))]
+    poses = [found.q, *(assemble(model, integrate(model, found.q, dv)).q for dv in near)]
+    jacobians = [np.asarray(constraint_jacobian(model, pose), dtype=np.float64) for pose in poses]
+    start, topology, rows = row_plan(model.structure).start, model.topology, loop_paths(model.structure).freedom
+    moved: list[set[int]] = []
+    for k in range(len(start) - 1):
+        if k < len(rows):
+            freedoms = rows[k][rows[k] >= 0]
+        else:
+            largest = np.max([np.abs(j[start[k] : start[k + 1]]).max(axis=0) for j in jacobians], axis=0)
+            freedoms = np.flatnonzero(largest > 1e-12)
+        moved.append({int(topology.body_of_velocity[j]) for j in freedoms})
+    made = aggregates(topology, moved)
+    wanted = {j for joint in independent for j in range(*model.v_slice(joint).indices(model.nv))}
+    dependent = []
+    for aggregate in made:
+        own = [row for k in aggregate.conditions for row in range(start[k], start[k + 1])]
+        free = [j for body in aggregate.bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
+        keep = [i for i, j in enumerate(free) if j in wanted]
+        chosen, rank = independent_columns(jacobians[0][np.ix_(own, free)], keep)
+        label = f"loop of bodies {', '.join(repr(model.body_names[b]) for b in aggregate.bodies)}"
+        if len(chosen) < rank:
+            raise ModelError(
+                "the joints that are to be independent depend on one another",
+                element=label,
+                hint=f"name at most {len(free) - rank} freedoms, or leave `independent` out",
+            )
+        if any(independent_columns(j[np.ix_(own, free)], ())[1] != rank for j in jacobians[1:]):
+            raise ModelError(
+                f"is singular at the reference configuration, where its rank is {rank}",
+                element=label,
+                hint="pass `q`, another assembled configuration, to dx.embed",
+            )
+        dependent.append(tuple(free[i] for i in chosen))
+    return EmbeddedModel(model, Embedding(made, tuple(dependent)))
+
+
+class EmbeddingQuality(NamedTuple):
+    """How well the independent velocities serve at one configuration, for each aggregate."""
+
+    dependent: jax.Array
+    """The least singular value of `Y1`: near zero the choice of independent velocities fails, another may serve."""
+    conditions: jax.Array
+    """The least of those of `Y` that count at the reference: near zero the mechanism itself is singular, its mobility
+    grows."""
+    error: jax.Array
+    """The largest entry of the residual of all conditions."""
+
+
+def embedding_quality(model: EmbeddedModel, q) -> EmbeddingQuality:
+    """Rank and conditioning of an embedding at `q`, one entry per aggregate (Jain, EMBED-RANK)."""
+    (q,) = as_state(model.tree, q=q)
+    rows, start = rows_at(model.tree, q), row_plan(model.tree.structure).start
+    topology, first, second = model.tree.topology, [], []
+    for aggregate, dependent in zip(model.embedding.aggregates, model.embedding.dependent, strict=True):
+        own = np.array([row for k in aggregate.conditions for row in range(start[k], start[k + 1])], dtype=int)
+        free = [j for b in aggregate.bodies for j in range(topology.v_start[b], topology.v_start[b + 1])]
+        y = rows.matrix[own]
+        first.append(_least(y[:, np.array(dependent, dtype=int)], len(dependent)))
+        second.append(_least(y[:, np.array(free, dtype=int)], len(dependent)))
+    none = jnp.zeros(0, q.dtype)
+    return EmbeddingQuality(
+        jnp.stack(first) if first else none,
+        jnp.stack(second) if second else none,
+        jnp.max(jnp.abs(rows.residual), initial=0.0),
+    )
+
+
+def _least(matrix: jax.Array, rank: int) -> jax.Array:
+    if not rank:
+        return jnp.full((), jnp.inf, matrix.dtype)
+    return jnp.linalg.svd(matrix, compute_uv=False)[rank - 1]
+
+
+def embedding_matrix(model: EmbeddedModel, q) -> jax.Array:
+    """`X`, whose columns are the tree's velocities for each independent one, shape `(nv of the tree, nv)`."""
+    (q,) = as_state(model.tree, q=q)
+    return _matrix(model, q)
+
+
+@jax.jit
+def _matrix(model: EmbeddedModel, q: jax.Array) -> jax.Array:
+    p = node_plan(model.tree.structure, model.embedding)
+    return dense(p, factors(model, rows_at(model.tree, q))[1])
+
+
+def factors(model: EmbeddedModel, rows: Rows) -> tuple[Elimination, jax.Array]:
+    """`Y1` factorised, and `X` by freedom of the tree and place."""
+    assert rows.entries is not None
+    p = node_plan(model.tree.structure, model.embedding)
+    solved = elimination(p, rows.entries)
+    return solved, coefficients(p, solved, rows.entries)
+
+
+CORRECTIONS = 3
+
+
+def closing(model: EmbeddedModel, q: jax.Array) -> jax.Array:
+    """`q` with the dependent coordinates corrected until the loops close, the independent ones as they are; batch axes
+    trail.
+
+    Newton's method; quadratic, so a residual of 1e-2 is at rounding after three steps. Its derivative is that of the
+    implicit function, since each step is exact to first order.
+    """
+    tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
+    if not p.groups:
+        return q
+
+    def corrected(q: jax.Array, _) -> tuple[jax.Array, None]:
+        rows = rows_at(tree, q)
+        return integrate_rows(tree, q, -dependents(p, factors(model, rows)[0], rows.residual)), None
+
+    return jax.lax.scan(corrected, q, length=CORRECTIONS)[0]

@@ -1,0 +1,1 @@
+"""Small dense and structured linear algebra; no robots."""

@@ -1,0 +1,27 @@
+"""Small symmetric positive definite systems with the batch last, by elimination."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`a^-1 b` for symmetric positive definite `a`, shapes `(n, n, *batch)` and `(n, m, *batch)`, one loop over pivots.
+
+    Written out because library solvers want the batch in front, which costs more than the solution (n is 6 here).
+    """
+    n = a.shape[0]
+    batch = jnp.broadcast_shapes(a.shape[2:], b.shape[2:])
+    x = jnp.concatenate([jnp.broadcast_to(y, y.shape[:2] + batch) for y in (a, b)], axis=1)
+    unit = jnp.eye(n, dtype=a.dtype).reshape((n, n) + (1,) * (a.ndim - 2))
+
+    def pivot(x: jax.Array, k_unit) -> tuple[jax.Array, None]:
+        k, e = k_unit
+        row = lax.dynamic_index_in_dim(x, k, 0, keepdims=False)
+        row = row / lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
+        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False) - e
+        return x - column[:, None] * row[None], None
+
+    return lax.scan(pivot, x, (jnp.arange(n), unit))[0][:, n:]
