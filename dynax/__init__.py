@@ -30,6 +30,8 @@ from dynax.algorithms.rnea import bias_force as bias_force
 from dynax.algorithms.rnea import gravity_force as gravity_force
 from dynax.algorithms.rnea import inverse_dynamics as inverse_dynamics
 from dynax.algorithms.rnea import joint_forces as joint_forces
+from dynax.compile.report import CompileReport as CompileReport
+from dynax.compile.report import compile_report as compile_report
 from dynax.constraints.actuation import ActuatedForces as ActuatedForces
 from dynax.constraints.actuation import actuated_inverse_dynamics as actuated_inverse_dynamics
 from dynax.constraints.assembly import Assembly as Assembly

@@ -35,9 +35,9 @@ class Solved(NamedTuple):
     factor: Factor
 
 
-def solved(model: Model, q, v, tau, external) -> Solved:
+def solved(model: Model, q, v, tau, external, execution: str = "automatic") -> Solved:
     """Forward dynamics for trailing batch axes."""
-    s = setup(model, q, v, "automatic")
+    s = setup(model, q, v, execution)
     bias = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
     inertias = world_inertias(s, bias)
     slots = slot_rows(model, s, bias)

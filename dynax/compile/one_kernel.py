@@ -9,8 +9,8 @@ thirds to nine tenths, compilation two thirds.
 Only loops of XLA's own making can be in such a kernel: whatever it hands to a library stops the compiler, hence
 `LOOPS`. So does an argument that nothing reads: one entry of each is a result, and a barrier keeps constants from being
 moved inside. In a kernel an element of a concatenation that is computed on the spot costs a choice of the operand, and
-no loop over them is in vectors: large results are put together outside. XLA promises none of this, hence `KNOWN`;
-elsewhere the same runs in many kernels.
+no loop over them is in vectors: large results are put together outside. XLA promises none of this, hence the table of
+versions in `versions`; elsewhere the same runs in many kernels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import jaxpr_as_fun, subjaxprs
-from jaxlib import version
 
-KNOWN = "0.10.2"
-"""The version of jax and jaxlib where this was seen to hold."""
+from dynax.compile.versions import available
+
 LOOPS = frozenset(
     (
         *("abs", "add", "add_any", "and", "atan2", "broadcast_in_dim", "clamp", "concatenate"),
@@ -43,42 +41,45 @@ LARGEST_SUM = 2048
 """Elements that are summed: from 4096 on XLA hands them to a library; half of it, not to depend on the last one."""
 
 
-def available() -> bool:
-    """Whether programs for a CPU can have such kernels."""
-    return jax.__version__ == version.__version__ == KNOWN
-
-
 def expected() -> bool:
-    """Whether programs that are traced now will have such kernels, as far as can be told: the only device is a CPU."""
-    return available() and jax.default_backend() == "cpu" and jax.device_count() == 1
+    """Whether programs that are traced now will have such kernels, as far as can be told: they are for a CPU."""
+    return jax.default_backend() == "cpu" and available()
 
 
 def in_one_kernel(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:
-    """`function(*arrays)`, in one kernel if that is possible; for programs of one CPU."""
-    if not available():
-        return function(*arrays)
-    traced = jax.make_jaxpr(function)(*arrays)
-    if not all(map(_can_be_inside, _equations(traced.jaxpr))):
-        return function(*arrays)
-    from jax.experimental.scheduling_groups import xla_metadata_call  # not known to be there in other versions
+    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU."""
+    return marked(function, arrays) if available() else function(*arrays)
 
+
+def marked(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """`function(*arrays)` in a call with the mark, unless it holds what a kernel cannot; in any version of JAX."""
+    # Not at the top of the module: without them dynax runs as well, only slower.
+    from jax.experimental.scheduling_groups import xla_metadata_call
+    from jax.extend.core import jaxpr_as_fun
+
+    traced = jax.make_jaxpr(function)(*arrays)
+    if not all(map(_can_be_inside, equations(traced.jaxpr))):
+        return function(*arrays)
     present = [x for x in arrays if x.size]
     types = sorted({str(x.dtype) for x in present})
 
-    def marked(*given: jax.Array) -> list[jax.Array]:
+    def inside(*given: jax.Array) -> list[jax.Array]:
         rest = iter(given)
         whole = [next(rest) if x.size else jnp.zeros(x.shape, x.dtype) for x in arrays]
         read = [jnp.concatenate([x.reshape(-1)[:1] for x in given if x.dtype == t]) for t in types]
         return [*jaxpr_as_fun(traced)(*whole), *read]
 
-    call: Callable = xla_metadata_call(marked, xla_cpu_small_call="true", inlineable="false")
+    call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
     return call(*lax.optimization_barrier(present))[: len(traced.out_avals)]
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Those of a program and of all programs in it."""
+    from jax.extend.core import subjaxprs
+
     yield from jaxpr.eqns
     for inner in subjaxprs(jaxpr):
-        yield from _equations(inner)
+        yield from equations(inner)
 
 
 def _can_be_inside(equation: Any) -> bool:

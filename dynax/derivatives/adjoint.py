@@ -92,9 +92,11 @@ def is_local(path: tuple) -> bool:
     return path[0].idx == 1 or path[1].name in LOCAL
 
 
-def local_power(model: Model, kin: Parts, q, v, a, external, weights: Weights) -> jax.Array:
+def local_power(
+    model: Model, kin: Parts, q, v, a, external, weights: Weights, execution: str = "automatic"
+) -> jax.Array:
     """`weights . inverse_dynamics(q, v, a)` for motions already known, shape `(*batch)`: no walk."""
-    s = setup(model, q, v, "automatic")
+    s = setup(model, q, v, execution)
     forces = net_forces(s, kin, world_inertias(s, kin), external)
     bodies = (jnp.sum(w.dot(f), axis=0) for w, f in zip(weights.bodies, forces, strict=True))
     joints = passive_force(model, q, v) + per_velocity(model.armature, a) * a

@@ -54,13 +54,13 @@ class Residuals(NamedTuple):
     gains: Gains
     roots: RootInertia
 
-    def factor(self, model: Model) -> Factor:
-        return Factor(layout(model.topology, "automatic"), self.kin.roots.rotation, self.slots, self.gains, self.roots)
+    def factor(self, model: Model, execution: str) -> Factor:
+        return Factor(layout(model.topology, execution), self.kin.roots.rotation, self.slots, self.gains, self.roots)
 
 
-def residuals(model: Model, q, v, tau, external) -> tuple[jax.Array, Residuals]:
+def residuals(model: Model, q, v, tau, external, execution: str) -> tuple[jax.Array, Residuals]:
     """The acceleration and what its derivatives need, for trailing batch axes."""
-    x = solved(model, q, v, tau, external)
+    x = solved(model, q, v, tau, external, execution)
     found = Residuals(q, v, x.a, x.kin, x.inertias, *x.factor[2:])
     return x.a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
 
@@ -71,21 +71,24 @@ def closed_form(model: Model) -> bool:
     return topology.nv <= MOST_FREEDOMS and all(joint.holonomic for joint in topology.joints)
 
 
-def differentiable(core: Callable) -> Callable:
-    """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
+def differentiable(core: Callable, execution: str) -> Callable:
+    """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule.
+
+    Derivatives walk by the same `execution` as the core.
+    """
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         if not closed_form(primals[0]):
             return along_moving(core, primals, tangents)
         a, found = value_and_residuals(*primals)
-        return a, _tangent_of(primals, tangents, a, found)
+        return a, _tangent_of(primals, tangents, a, found, execution)
 
     def rule_with_residuals(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         a, found = value_and_residuals(*primals)
-        return (a, found), (_tangent_of(primals, tangents, a, found), jax.tree.map(jnp.zeros_like, found))
+        return (a, found), (_tangent_of(primals, tangents, a, found, execution), jax.tree.map(jnp.zeros_like, found))
 
-    value_and_residuals = trailing(residuals, rule_with_residuals)
-    return jax.jit(trailing(core, rule))
+    value_and_residuals = trailing(partial(residuals, execution=execution), rule_with_residuals)
+    return trailing(core, rule)
 
 
 class Point(NamedTuple):
@@ -127,7 +130,7 @@ class Change(NamedTuple):
         )
 
 
-def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals) -> jax.Array:
+def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals, execution: str) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
     dmodel, dq, dv, dtau, dexternal = tangents
@@ -145,13 +148,13 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
 
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         model, external = with_leaves(constants, leaves)
-        return rnea(model, q, v, a, external, "automatic")
+        return rnea(model, q, v, a, external, execution)
 
     def paired(known: tuple, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
         found, constants = known
         if all(is_local(paths[k][0]) for k in moving):
             model, external = with_leaves(constants, leaves)
-            return local_power(model, found.kin, found.q, found.v, found.a, external, weights)
+            return local_power(model, found.kin, found.q, found.v, found.a, external, weights, execution)
         return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at.v, at.a), axis=0)
 
     def system(rows: jax.Array) -> jax.Array:
@@ -165,23 +168,23 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals)
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         b = right.unpacked(rows)
-        s = setup(model, found.q, found.v, "automatic")
+        s = setup(model, found.q, found.v, execution)
         linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
         force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return b._replace(last=solve(found.factor(model), force[:, None])[:, 0])
+        return b._replace(last=solve(found.factor(model, execution), force[:, None])[:, 0])
 
     def backward(known: tuple, at: Point, rows: jax.Array) -> Change:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         c = right.unpacked(rows)
-        force, motions = response(found.factor(model), c.last[:, None])
+        force, motions = response(found.factor(model, execution), c.last[:, None])
         weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
         bar_q, bar_v = c.q, c.v
         if bar_q is not None or bar_v is not None:
-            s = setup(model, found.q, found.v, "automatic")
+            s = setup(model, found.q, found.v, execution)
             along = adjoint(model, s, found.kin, found.inertias, found.q, found.v, found.a, external, weights)
             bar_q, bar_v = (None if x is None else x - rate for x, rate in zip((c.q, c.v), along, strict=True))
         leaves = c.leaves

@@ -7,37 +7,22 @@ from functools import partial
 import jax
 
 from dynax.algorithms.aba import aba
+from dynax.compile.batching import trailing
 from dynax.derivatives.rule import differentiable
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.routes.chain import aba_associative
-from dynax.routes.one_state import lone_forward_dynamics, possible, serves
-
-
-def products(model: Model, q, v, tau, external=None) -> jax.Array:
-    """Accelerations for trailing batch axes: those of one state without walks, where that can be."""
-    route = lone_forward_dynamics if q.ndim == 1 and possible(model.topology) else aba
-    return route(model, q, v, tau, external)
-
-
-def automatic(model: Model, q, v, tau, external=None) -> jax.Array:
-    """Accelerations for trailing batch axes, by products where that is the best, by walks elsewhere."""
-    return (products if serves(model.topology, q.dtype) else aba)(model, q, v, tau, external)
-
 
 # How it runs. In one kernel, trees go body by body: talos in 2.1 us of a batch where levels take 2.6, and 5 s to
 # compile, not 8; a random tree of 127 bodies in 6.8 instead of 13.9, of 2000 in 270 instead of 900. Limbs side by side
 # go by levels: panda in 0.25, by bodies 0.33. In many kernels levels are the fastest, talos 3.3 where bodies take 5.9,
 # but on robots of a few long limbs, where segments gain a tenth and take twice as long to compile. Log depth is for
-# single long chains on an accelerator.
+# single long chains on an accelerator, and its derivative, the plain one, has it too.
+WALKS = ("automatic", "levels", "bodies", "segments")
 EXECUTIONS = {
-    "automatic": differentiable(automatic),
-    "products": differentiable(products),
-    "levels": differentiable(partial(aba, execution="levels")),
-    "bodies": differentiable(partial(aba, execution="bodies")),
-    "segments": differentiable(partial(aba, execution="segments")),
-    "associative": differentiable(aba_associative),
+    **{name: jax.jit(differentiable(partial(aba, execution=name), name)) for name in WALKS},
+    "associative": jax.jit(trailing(aba_associative)),
 }
 
 
@@ -46,9 +31,8 @@ def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str =
     """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
 
     Solves `M(q) a + bias(q, v, external) = tau`; Featherstone (2008), section 7.3, one motion column at a time, without
-    forming `M` (but for one state by products, below). Armature, damping, dry friction and springs take part as in
-    `inverse_dynamics`. Of a model with loops or gears it takes the spanning tree; `constrained_dynamics` and `embed`
-    close it.
+    forming `M`. Armature, damping, dry friction and springs take part as in `inverse_dynamics`. Of a model with loops
+    or gears it takes the spanning tree; `constrained_dynamics` and `embed` close it.
 
     **Arguments:**
 
@@ -56,12 +40,9 @@ def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str =
     - `v`, `tau`: velocity [m/s, rad/s] and joint force [N, N m], shape `(nv,)`.
     - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
       N].
-    - `execution`: how it runs, the same result by each: `"levels"` of the tree at once, `"bodies"` or unbranched
-      `"segments"` one after another, or in logarithmic depth (`"associative"`) for a robot that is one chain. One state
-      can be had by `"products"` of small arrays, in float32 with some three times the error, in single states ten,
-      since they solve with the mass matrix. `"automatic"` is by bodies for a tree on the only CPU of a process, by
-      levels elsewhere; by products only for one state of 18 bodies or more in float64 with a version of JAX of which
-      it is not known whether a CPU can have the walks in one kernel.
+    - `execution`: how it runs and how its derivatives run, the same result by each: `"levels"` of the tree at once,
+      `"bodies"` or unbranched `"segments"` one after another, or in logarithmic depth (`"associative"`) for a robot
+      that is one chain. `"automatic"` is by bodies for a tree on a CPU, by levels elsewhere.
 
     **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
     armature, which `model.report` names.

@@ -6,7 +6,6 @@
 | `bodies` | one scan over bodies, depth first | trees, where the walk is one kernel: a humanoid gains a fifth |
 | `segments` | one scan per distinct unbranched run | a few long limbs: a tenth faster, twice the time to compile |
 | `associative` | scans of logarithmic depth (`associative`) | one long chain on an accelerator; slower on a CPU |
-| `products` | pointer doubling by 0/1 matrices (`doubling`) | one state of many bodies on a CPU |
 """
 
 from __future__ import annotations

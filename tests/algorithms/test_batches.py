@@ -10,7 +10,7 @@ import routes
 import trees
 
 import dynax as dx
-from dynax.algorithms import _aba
+from dynax.routes import forward_dynamics as _aba
 
 NAME = "screws"
 

@@ -13,47 +13,23 @@ import trees
 from jax import lax
 
 import dynax as dx
-from dynax.algorithms import _one_kernel
+from dynax.compile import one_kernel, versions
 from dynax.compile.one_kernel import in_one_kernel
+from dynax.compile.trial_run import MARK, every_loop
 from dynax.sweep import walk
 from dynax.sweep.bodies import BodyWalk
 from dynax.sweep.levels import LevelWalk
 from dynax.tree.layout import layout
 
-MARK = "xla_cpu_small_call"
-KNOWN = _one_kernel.available() and jax.default_backend() == "cpu"
+KNOWN = versions.available() and jax.default_backend() == "cpu"
 pytestmark = pytest.mark.skipif(not KNOWN, reason="this version of JAX, or this device, is not known to have them")
-
-
-def every_loop(x: jax.Array) -> list[jax.Array]:
-    """Each primitive of `LOOPS` at least once, of a vector of twelve numbers between 0.1 and 0.9."""
-    m, whole, yes = x.reshape(3, 4), jnp.arange(12) % 5 + 1, x > 0.5
-    picked = m[np.array([2, 0, 2, 1])]
-    moved = lax.dynamic_update_slice(x, lax.dynamic_slice(x, (whole[0],), (3,)), (whole[1],))
-    walked = lax.scan(lambda c, y: (c * y + 1.0, c), x[0], x)
-    looped = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + c[1], c[1]), (x[0], x[1] + 0.5))
-    slope = jax.grad(lambda x: jnp.sum(jnp.sin(x) * jnp.cos(x)))(x)
-    numbers = (
-        *(jnp.abs(-x), x + x, jnp.arctan2(x, x[::-1]), lax.clamp(x[1], x, x[8]), jnp.concatenate([x, -x]), jnp.cos(x)),
-        *(x / (x + 1.0), jnp.exp(x), picked, x**3, lax.log(x), jnp.maximum(x, 0.4), jnp.minimum(x, 0.4), x * x, -x),
-        *(lax.pad(x, x[0], [(1, 2, 1)]), x ** x[0], lax.rem(x, x[0]), lax.rsqrt(x), jnp.where(yes, x, -x), jnp.sign(x)),
-        *(jnp.sin(x), x[2:7], *jnp.split(x, 3), jnp.sqrt(x), lax.square(x), jnp.stack([x, -x]), x - 1.0, jnp.tan(x)),
-        *(jnp.tanh(x), m.T, m.max(0), m.min(1), jnp.prod(m, 0), m.sum(0), m.sum(1), moved, *walked, *looped),
-        *(lax.expand_dims(x, (1,)), jnp.broadcast_to(x, (2, 12)), lax.convert_element_type(x, jnp.int32)),
-        *(slope, *jnp.unstack(m), lax.rev(m, (0, 1)), jnp.copy(x), jnp.squeeze(m[:1]), lax.stop_gradient(x)),
-    )
-    answers = (
-        *(yes, x >= 0.5, x < 0.5, x <= 0.5, x == x[0], x != x[0], yes & (x < 0.8), yes | (x < 0.3), ~yes),
-        *(jnp.isfinite(x), m.max(0) > m.min(0), yes.reshape(3, 4).all(0), yes.reshape(3, 4).any(1), whole > 2),
-    )
-    return [*numbers, *answers]
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_every_loop_computes_the_same(dtype):
     x = jnp.linspace(0.1, 0.9, 12, dtype=dtype)
-    used = {equation.primitive.name for equation in _one_kernel._equations(jax.make_jaxpr(every_loop)(x).jaxpr)}
-    assert used >= _one_kernel.LOOPS
+    used = {equation.primitive.name for equation in one_kernel.equations(jax.make_jaxpr(every_loop)(x).jaxpr)}
+    assert used >= one_kernel.LOOPS
     single = jax.jit(lambda x: in_one_kernel(every_loop, [x]))
     assert MARK in single.lower(x).as_text()
     for found, expected in zip(single(x), jax.jit(every_loop)(x), strict=True):
@@ -144,7 +120,7 @@ def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
     assert MARK in lone.lower(*state).as_text()
     assert MARK in tiles.lower(*batch).as_text()
     one, many = lone(*state), tiles(*batch)
-    monkeypatch.setattr(_one_kernel, "KNOWN", "none")
+    monkeypatch.setattr(one_kernel, "available", lambda: False)
     jax.clear_caches()
     plain = jax.jit(jax.vmap(function))
     assert MARK not in plain.lower(*batch).as_text()

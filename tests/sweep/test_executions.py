@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
@@ -40,6 +41,29 @@ def test_dynamics_do_not_depend_on_the_execution(name):
     for other in others:
         for x, y in zip(first, other, strict=True):
             np.testing.assert_allclose(y, x, atol=1e-11 * np.abs(x).max())
+
+
+@pytest.mark.usefixtures("compile_quickly")
+def test_derivatives_walk_by_the_execution_that_was_asked_for():
+    """The same gradient for state, masses and torques from programs that are not the same."""
+    model = trees.tree("arm")
+    q, v, _, tau, external = (x[0] for x in trees.states(model, 1))
+
+    def loss(execution, model, q, v, tau, external):
+        return jnp.sum(jnp.sin(dx.forward_dynamics(model, q, v, tau, external, execution=execution)))
+
+    def slope(execution):
+        def of(mass, *state):
+            return jax.grad(loss, argnums=(2, 3, 4, 5))(execution, model.replace(mass=mass), *state)
+
+        compiled = jax.jit(of).lower(model.mass, q, v, tau, external)
+        return compiled.as_text(), jax.tree.leaves(compiled.compile()(model.mass, q, v, tau, external))
+
+    programs, slopes = zip(*map(slope, EXECUTIONS), strict=True)
+    assert len(set(programs)) == len(EXECUTIONS)
+    for other in slopes[1:]:
+        for x, y in zip(slopes[0], other, strict=True):
+            np.testing.assert_allclose(y, x, rtol=1e-9, atol=1e-9 * np.abs(x).max())
 
 
 @pytest.mark.slow
