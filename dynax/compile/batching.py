@@ -14,20 +14,18 @@ in reverse mode) and then finds a batching rule which it cannot differentiate.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
-from dynax.compile.one_kernel import in_one_kernel
+from dynax.compile.lowering import in_many_kernels, on_cpus
 
 Result = TypeVar("Result")
 Rule = Callable[[tuple, tuple], tuple[Any, Any]]
@@ -62,12 +60,19 @@ class _Batched:
 
     def __call__(self, *args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
-        results = jax.tree.structure(jax.eval_shape(self.core, *args))
+        results = jax.tree.structure(self.shapes(structure, leaves))
         found = _primitive.bind(*leaves, function=self, structure=structure, batch=())
         return results.unflatten(found)
 
+    def shapes(self, structure: Any, leaves: Any) -> Any:
+        """Of the results, whatever devices the leaves vary over."""
+        plain = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in leaves]
+        with jax.numpy_rank_promotion("allow"):  # inside, arrays have batch axes or none
+            return jax.eval_shape(self.core, *structure.unflatten(plain))
+
     def on_leaves(self, structure: Any, leaves: Any) -> list:
-        return jax.tree.leaves(self.core(*structure.unflatten(leaves)))
+        with jax.numpy_rank_promotion("allow"):
+            return jax.tree.leaves(self.core(*structure.unflatten(leaves)))
 
 
 _primitive = Primitive("dynax_batch_last")
@@ -84,8 +89,16 @@ def _evaluated(*leaves: jax.Array, function: _Batched, structure: Any, batch: tu
 
 @_primitive.def_abstract_eval
 def _shapes(*leaves: Any, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
-    found = jax.eval_shape(function.core, *structure.unflatten(leaves))
-    return [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.tree.leaves(found)]
+    found = jax.tree.leaves(function.shapes(structure, leaves))
+    if all(x == jax.core.ShapedArray(x.shape, x.dtype, x.weak_type) for x in leaves):
+        return [jax.core.ShapedArray(x.shape, x.dtype) for x in found]
+    # Over the devices of a `shard_map` results vary as the sum of all arguments does.
+    like = jax.make_jaxpr(lambda *xs: sum(jnp.sum(x, dtype=jnp.float32) for x in xs))(*leaves).out_avals[0]
+    placed = [like.sharding.update(spec=PartitionSpec(*(None,) * len(x.shape))) for x in found]
+    return [
+        like.update(shape=x.shape, dtype=x.dtype, weak_type=False, sharding=sharding)
+        for x, sharding in zip(found, placed, strict=True)
+    ]
 
 
 def _batched(leaves: tuple, axes: tuple, *, function: _Batched, structure: Any, batch: tuple[int, ...]) -> tuple:
@@ -111,86 +124,32 @@ def _differentiated(
 
 batching.primitive_batchers[_primitive] = _batched
 ad.primitive_jvps[_primitive] = _differentiated
-_whole = mlir.lower_fun(_evaluated, multiple_results=True)
+mlir.register_lowering(_primitive, in_many_kernels)
+mlir.register_lowering(_primitive, on_cpus, platform="cpu")
 
 
-def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
-    """The same in one kernel, in a loop over tiles of the last batch axis if that is long."""
+def _transposed(
+    cotangents: list, *leaves: Any, function: _Batched, structure: Any, batch: tuple[int, ...]
+) -> list[jax.Array | None]:
+    """Of what is linear in some arguments, by its derivative, which does not depend on where they are."""
+    linear = [k for k, x in enumerate(leaves) if ad.is_undefined_primal(x)]
 
-    def whole(leaves: Sequence[jax.Array]) -> list:
-        return in_one_kernel(lambda *leaves: function.on_leaves(structure, leaves), leaves)
+    def along(*values: jax.Array) -> list:
+        given = list(leaves)
+        for k, value in zip(linear, values, strict=True):
+            given[k] = value
+        return _primitive.bind(*given, function=function, structure=structure, batch=batch)
 
-    if not batch:
-        return whole(leaves)
-    samples = math.prod(batch)
-    found = jax.eval_shape(function.core, *structure.unflatten(leaves))
-    results = sum(x.size for x in jax.tree.leaves(found)) / max(samples, 1)
-    rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
-    width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
-    if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
-        return whole(leaves)
-    equal = -(-batch[-1] // -(-batch[-1] // width))  # so that little is filled up
-    width = -(-equal // LANES) * LANES
-    moving = [x.shape[-1] > 1 for x in leaves]
-
-    def one(tile: list) -> list:
-        rest = iter(tile)
-        own = [jnp.moveaxis(next(rest), 0, -1) if m else x for m, x in zip(moving, leaves, strict=True)]
-        return [jnp.moveaxis(x, -1, 0) for x in whole(own)]
-
-    # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
-    parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
-    return [jnp.moveaxis(x, 0, -1) for x in parts]
+    zeros = [ad.instantiate_zeros(ad.Zero(leaves[k].aval)) for k in linear]
+    found, pull = jax.vjp(along, *zeros)
+    rates = pull([jnp.zeros_like(x) if is_zero(c) else c for x, c in zip(found, cotangents, strict=True)])
+    result: list[jax.Array | None] = [None] * len(leaves)
+    for k, rate in zip(linear, rates, strict=True):
+        result[k] = rate
+    return result
 
 
-_in_tiles = mlir.lower_fun(_tiled, multiple_results=True)
-
-
-def _on_cpu(context: Any, *operands: Any, batch: tuple[int, ...], **parameters: Any) -> Any:
-    # A loop over tiles of an axis that lies on several devices would move samples between them.
-    alone = getattr(context.module_context.axis_context, "num_devices", None) == 1
-    return (_in_tiles if alone else _whole)(context, *operands, batch=batch, **parameters)
-
-
-mlir.register_lowering(_primitive, _whole)
-mlir.register_lowering(_primitive, _on_cpu, platform="cpu")
-
-# Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a coordinate; a
-# function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
-ROWS_PER_TILE = 4096
-# Beyond it little is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
-WIDEST_TILE = 256
-# Where the results are as few as the coordinates, or nearly: large robots leave the cache anyway, and each of the
-# hundreds of operations of a step takes a fixed time.
-NARROWEST_TILE = 128
-MOST_ROWS_OF_RESULTS = 64
-# Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.
-LANES = 16
-
-
-def tile_width(rows: int, results: float) -> int:
-    """How many samples make a tile, a multiple of 32: fewer for larger robots and for functions with many results."""
-    counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
-    least = NARROWEST_TILE if results <= 4 * rows else 2 * LANES
-    return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
-
-
-def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:
-    """`function(arrays)`, `width` samples at a time: trees of arrays with a leading batch axis, to such trees.
-
-    The last tile is filled up with the last sample, so that one program serves every tile.
-    """
-    size = jax.tree.leaves(arrays)[0].shape[0]
-    count = -(-size // width)
-    index = np.minimum(np.arange(count * width), size - 1)
-
-    def split(x: Any) -> jax.Array:
-        x = jnp.asarray(x)
-        filled = x if count * width == size else x[index]
-        return filled.reshape(count, width, *x.shape[1:])
-
-    results = lax.map(function, jax.tree.map(split, arrays))
-    return jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:])[:size], results)
+ad.primitive_transposes[_primitive] = _transposed
 
 
 def along_moving(core: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:

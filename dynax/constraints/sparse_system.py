@@ -9,8 +9,8 @@ an order made once from the graph, with the right side; nothing is ever formed t
 trees and for loops that follow one another, as in a ladder, the cost is O(n), where a spanning tree leaves O(n^2)
 entries in the mass matrix.
 
-Accelerations are those on top of velocities and gravity, as in `routes.handles`, so that the joints of the tree have zeros on
-the right.
+Accelerations are those on top of velocities and gravity, as in `routes.handles`, so that the joints of the tree have
+zeros on the right.
 """
 
 from __future__ import annotations

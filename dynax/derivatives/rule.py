@@ -157,11 +157,13 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
             return local_power(model, found.kin, found.q, found.v, found.a, external, weights, execution)
         return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at.v, at.a), axis=0)
 
-    def system(rows: jax.Array) -> jax.Array:
+    def system(constants: list, at: Point, rows: jax.Array) -> jax.Array:
         x = right.unpacked(rows)
-        dq = jnp.zeros_like(q) if x.q is None else rate_rows(model, q, x.q)
-        dv = jnp.zeros_like(v) if x.v is None else x.v
-        last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, q, v, a), (x.leaves, dq, dv, x.last))[1]
+        model, _ = with_leaves(constants, at.leaves)
+        dq = jnp.zeros_like(at.q) if x.q is None else rate_rows(model, at.q, x.q)
+        dv = jnp.zeros_like(at.v) if x.v is None else x.v
+        rates = x.leaves, dq, dv, x.last
+        last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, at.v, at.a), rates)[1]
         return x._replace(last=last).packed()
 
     def forward(known: tuple, at: Point, rows: jax.Array) -> Change:
@@ -200,10 +202,13 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
         v=None if is_zero(dv) else dv,
         last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
     )
-    there, back = trailing(forward), trailing(backward)
+    whole, there, back = trailing(system), trailing(forward), trailing(backward)
     # Packed outside, where the pieces are there already: on the spot, it would slow down the kernel they come from.
     solution = lax.custom_linear_solve(
-        system, right.packed(), lambda _, b: there(known, at, b).packed(), lambda _, c: back(known, at, c).packed()
+        lambda x: whole(constants, at, x),
+        right.packed(),
+        lambda _, b: there(known, at, b).packed(),
+        lambda _, c: back(known, at, c).packed(),
     )
     return right.unpacked(solution).last
 

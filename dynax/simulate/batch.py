@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.compile.batching import by_tiles, tile_width
+from dynax.compile.tiles import by_tiles, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step, Walk
 
 # Bodies up to which each has a place of its own for what its children hand on, which costs little memory. Measured, not
@@ -69,7 +70,7 @@ class BodyWalk(Walk):
             return jax.tree.map(lambda a, new: lax.dynamic_update_slice_in_dim(a, new, put, 0), held, carry), y
 
         along = jnp.asarray(self.above), jnp.asarray(self.put), _single(xs)
-        return _joined(lax.scan(body, jax.tree.map(start, base), along)[1])
+        return _joined(scan(body, jax.tree.map(start, base), along)[1])
 
     def gather(self, step: Step, zero: Any, xs: Any) -> tuple[Any, Any]:
         def start(a: Any) -> jax.Array:
@@ -87,7 +88,7 @@ class BodyWalk(Walk):
             return jax.tree.map(add, held, carry), y
 
         along = jnp.asarray(self.own), jnp.asarray(self.parent), jnp.asarray(self.opens), _single(xs)
-        held, ys = lax.scan(body, jax.tree.map(start, zero), along, reverse=True)
+        held, ys = scan(body, jax.tree.map(start, zero), along, reverse=True)
         return jax.tree.map(lambda a: a[: self.num_bases], held), _joined(ys)
 
 

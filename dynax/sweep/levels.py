@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step, Walk, base_sums, take_rows
 
 
@@ -62,7 +62,7 @@ class LevelWalk(Walk):
     def scatter(self, step: Step, base: Any, xs: Any) -> Any:
         top = take_rows(base, self.top_base)
         if self.straight_out:
-            return self._join(lax.scan(step, top, self._split(xs))[1])
+            return self._join(scan(step, top, self._split(xs))[1])
 
         def level(carry: Any, x: Any) -> tuple[Any, Any]:
             above, x = x
@@ -71,12 +71,12 @@ class LevelWalk(Walk):
         # The first level reads the bases in place.
         above = self.above.copy()
         above[:1] = np.arange(self.width)
-        return self._join(lax.scan(level, top, (jnp.asarray(above), self._split(xs)))[1])
+        return self._join(scan(level, top, (jnp.asarray(above), self._split(xs)))[1])
 
     def gather(self, step: Step, zero: Any, xs: Any) -> tuple[Any, Any]:
         start = jax.tree.map(lambda a: jnp.zeros((self.width, *jnp.shape(a)), jnp.result_type(a)) + a, zero)
         if self.straight_in:
-            handed, ys = lax.scan(step, start, self._split(xs), reverse=True)
+            handed, ys = scan(step, start, self._split(xs), reverse=True)
             return base_sums(handed, self.top_base, self.num_bases), self._join(ys)
 
         def level(handed: Any, x: Any) -> tuple[Any, Any]:
@@ -91,5 +91,5 @@ class LevelWalk(Walk):
 
             return step(jax.tree.map(total, handed, zero), x)
 
-        handed, ys = lax.scan(level, start, (jnp.asarray(self.below), self._split(xs)), reverse=True)
+        handed, ys = scan(level, start, (jnp.asarray(self.below), self._split(xs)), reverse=True)
         return base_sums(handed, self.top_base, self.num_bases), self._join(ys)

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step, Walk
 
 
@@ -67,7 +67,7 @@ class SegmentWalk(Walk):
                 )
                 carries.append(jax.tree.map(lambda a, i=index: a[i], source))
             carry = jax.tree.map(lambda *a: jnp.stack(a), *carries)
-            end, ys = lax.scan(step, carry, self._cut(xs, g))
+            end, ys = scan(step, carry, self._cut(xs, g))
             ends.append(end)
             parts.append(ys)
         return self._join(parts)
@@ -79,7 +79,7 @@ class SegmentWalk(Walk):
             group = self.groups[g]
             starts = [_total(received.get(int(body), []), zero) for body in group[-1]]
             start = jax.tree.map(lambda *a: jnp.stack(a), *starts)
-            handed, parts[g] = lax.scan(step, start, self._cut(xs, g), reverse=True)
+            handed, parts[g] = scan(step, start, self._cut(xs, g), reverse=True)
             for lane, body in enumerate(group[0]):
                 received.setdefault(self.parents[body], []).append(jax.tree.map(lambda a, k=lane: a[k], handed))
         bases = [_total(received.get(-1 - b, []), zero) for b in range(self.num_bases)]
