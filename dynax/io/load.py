@@ -9,6 +9,7 @@ from pathlib import Path
 from dynax.errors import ModelError
 from dynax.io.urdf import read_urdf
 from dynax.model import Model
+from dynax.model.builder import ModelBuilder
 
 
 def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
@@ -33,8 +34,15 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         from dynax.io.mjcf import read_mjcf
 
-        return read_mjcf(text, file=file).build()
-    return read_urdf(text, file=file, root=root).build()
+        return _built(read_mjcf(text, file=file), file)
+    return _built(read_urdf(text, file=file, root=root), file)
+
+
+def _built(builder: ModelBuilder, file: str | None) -> Model:
+    try:
+        return builder.build()
+    except ModelError as error:
+        raise ModelError(error.reason, element=error.element, file=file, hint=error.hint) from None
 
 
 def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
