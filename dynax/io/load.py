@@ -52,10 +52,10 @@ def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
     path = Path(source)
     try:
         return path.read_bytes(), str(path)
-    except OSError as error:
-        raise ModelError(
-            f"cannot be read: {error.strerror}", file=str(path), hint="check the path; XML text must contain a '<'"
-        ) from None
+    except (OSError, ValueError) as error:  # a ValueError for a path that no file can have
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        hint = "check the path; XML text must contain a '<'"
+        raise ModelError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0"), hint=hint) from None
 
 
 def _root_element(text: str | bytes) -> bytes:

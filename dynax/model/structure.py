@@ -10,6 +10,9 @@ from typing import NamedTuple
 from dynax.joints import AbstractClosure
 from dynax.topology import Topology
 
+WORLD = "world"
+"""The name of the inertial frame."""
+
 
 class Finding(NamedTuple):
     """Something odd that was loaded as it is: an entry of `model.report`."""
@@ -86,6 +89,10 @@ class Structure:
         if self is other:
             return True
         return isinstance(other, Structure) and self._hash == other._hash and self._key == other._key
+
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        return tuple(loop.name for loop in self.loops)
 
     @cached_property
     def body_index(self) -> dict[str, int]:
