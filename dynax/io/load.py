@@ -11,6 +11,10 @@ from dynax.io.urdf import read_urdf
 from dynax.model import Model
 from dynax.model.builder import ModelBuilder
 
+# What stands before the first element, by its first and last characters; the longest first.
+_PASSED = ((b"<!--", b"-->"), (b"<?", b"?>"), (b"<!", b">"))
+_TAG = re.compile(rb"<!|<\?|<[ \t\r\n]*([A-Za-z_][\w.-]*)")
+
 
 def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     """Load a URDF, an MJCF or what `dx.save` wrote, told apart by its content.
@@ -60,7 +64,10 @@ def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
 
 def _root_element(text: str | bytes) -> bytes:
     """The name of the first element, past the declaration and comments; empty when there is none."""
-    data = text.encode() if isinstance(text, str) else text
-    data = re.sub(rb"<!--.*?-->|<\?.*?\?>|<!.*?>", b"", data, flags=re.S)
-    match = re.search(rb"<\s*([A-Za-z_][\w.-]*)", data)
+    data, place = text.encode(errors="surrogatepass") if isinstance(text, str) else text, 0
+    while (match := _TAG.search(data, place)) and match.group(1) is None:
+        closing = next(end for start, end in _PASSED if data.startswith(start, match.start()))
+        place = data.find(closing, match.start()) + len(closing)
+        if place < len(closing):
+            return b""
     return match.group(1) if match else b""
