@@ -38,7 +38,7 @@ def add_equalities(builder: ModelBuilder, m: Any, bodies: list[str], joints: lis
     if off and m.neq:
         builder.note("equality", f"{m.neq} constraints are switched off by a flag of the file; ignored")
         return
-    before = len(builder.loops) + len(builder.gears)
+    before, taken = len(builder.loops) + len(builder.gears), frozenset(joints)
     for e in range(m.neq):
         kind, label = int(m.eq_type[e]), f"equality {m.equality(e).name or e!r}"
         if not m.eq_active0[e]:
@@ -46,7 +46,7 @@ def add_equalities(builder: ModelBuilder, m: Any, bodies: list[str], joints: lis
         elif kind == _JOINT:
             _gear(builder, m, e, joints, label)
         elif kind in (_CONNECT, _WELD):
-            _loop(builder, m, e, bodies, joints, label)
+            _loop(builder, m, e, bodies, taken, label)
         else:
             builder.note(label, f"is on {'tendons' if kind == _TENDON else 'a flexible body'}; not enforced")
     count = len(builder.loops) + len(builder.gears) - before
@@ -54,7 +54,7 @@ def add_equalities(builder: ModelBuilder, m: Any, bodies: list[str], joints: lis
         builder.note("equality", f"{count} constraints, soft in MuJoCo, are exact here: solref and solimp are not used")
 
 
-def _loop(builder: ModelBuilder, m: Any, e: int, bodies: list[str], joints: list[str], label: str) -> None:
+def _loop(builder: ModelBuilder, m: Any, e: int, bodies: list[str], taken: frozenset[str], label: str) -> None:
     (one, pose_one), (two, pose_two) = (_end(m, e, first) for first in (True, False))
     if _carrier(m, one) == _carrier(m, two):
         builder.note(label, f"ties {bodies[one]!r} and {bodies[two]!r}, which do not move against one another; ignored")
@@ -62,7 +62,7 @@ def _loop(builder: ModelBuilder, m: Any, e: int, bodies: list[str], joints: list
     # A weld whose rotational part has no weight holds a point.
     rigid = m.eq_type[e] == _WELD and m.eq_data[e, 10] != 0.0
     builder.loop(
-        unused(m.equality(e).name or f"equality_{e}", {*builder.loops, *joints}),
+        unused(m.equality(e).name or f"equality_{e}", builder.loops, taken),
         predecessor=bodies[one],
         successor=bodies[two],
         joint=Weld() if rigid else Spherical(),

@@ -5,7 +5,7 @@ Nothing here imports MuJoCo: its model object brings all that is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 FREE, BALL, SLIDE, HINGE = range(4)
@@ -27,9 +27,9 @@ def joint_names(mj_model: Any) -> list[str]:
     return _filled((mj_model.joint(j).name for j in range(mj_model.njnt)), defaults)
 
 
-def unused(name: str, taken: Iterable[str]) -> str:
-    """`name`, with as many underscores behind as make it new."""
-    while name in taken:
+def unused(name: str, *taken: Collection[str]) -> str:
+    """`name`, with as many underscores behind as make it new; what is `taken` finds a name at once, as sets do."""
+    while any(name in names for names in taken):
         name += "_"
     return name
 

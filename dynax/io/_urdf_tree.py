@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dynax.io._xml import Element
 from dynax.model.builder import WORLD
+from dynax.model.structure import nearest_names
 
 _TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
@@ -118,7 +118,7 @@ def depth_first(tree: Tree, joints: list[Joint]) -> Iterator[Joint]:
 
 
 def closest(name: str, known: Iterable[str], kind: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = nearest_names(name, known, 1)
     return f"did you mean '{near[0]}'?" if near else f"define the {kind}, or mend the name"
 
 

@@ -18,7 +18,8 @@ from xml.parsers import expat
 
 from dynax.errors import ModelError
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# One way to match each digit: where two share the digits between them, a long word is tried in every split.
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SPACE = " \t\r\n"
 _NOT_FINITE = {"nan", "inf", "infinity"}
 _Default = TypeVar("_Default")
@@ -37,13 +38,18 @@ class Element:
     file: str | None = None
     owner: str = ""
     children: list[Element] = field(default_factory=list, repr=False)
-    text: str = ""
+    pieces: list[str] = field(default_factory=list, repr=False)
+    """What stands between its tags, as the parser found it."""
 
     @property
     def label(self) -> str:
         """How the user would point at this element: `joint 'elbow'`, or `joint 'elbow' <axis>` for a nameless part."""
         name = self.attributes.get("name")
         return f"{self.tag} '{name}'" if name else f"{self.owner} <{self.tag}>".lstrip()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     def error(self, reason: str, *, hint: str | None = None) -> ModelError:
         """A `ModelError` that points here; the caller raises it."""
@@ -132,7 +138,7 @@ def parse(text: str | bytes, file: str | None) -> Element:
         open_elements.pop()
 
     def characters(data: str) -> None:
-        open_elements[-1].text += data
+        open_elements[-1].pieces.append(data)
 
     def doctype(*_: object) -> None:
         raise ModelError(

@@ -9,6 +9,11 @@ from pathlib import Path
 from dynax.errors import ModelError
 from dynax.io.urdf import read_urdf
 from dynax.model import Model
+from dynax.model.builder import ModelBuilder
+
+# What stands before the first element, by its first and last characters; the longest first.
+_PASSED = ((b"<!--", b"-->"), (b"<?", b"?>"), (b"<!", b">"))
+_TAG = re.compile(rb"<!|<\?|<[ \t\r\n]*([A-Za-z_][\w.-]*)")
 
 
 def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
@@ -33,8 +38,15 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         from dynax.io.mjcf import read_mjcf
 
-        return read_mjcf(text, file=file).build()
-    return read_urdf(text, file=file, root=root).build()
+        return _built(read_mjcf(text, file=file), file)
+    return _built(read_urdf(text, file=file, root=root), file)
+
+
+def _built(builder: ModelBuilder, file: str | None) -> Model:
+    try:
+        return builder.build()
+    except ModelError as error:
+        raise ModelError(error.reason, element=error.element, file=file, hint=error.hint) from None
 
 
 def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
@@ -44,15 +56,18 @@ def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
     path = Path(source)
     try:
         return path.read_bytes(), str(path)
-    except OSError as error:
-        raise ModelError(
-            f"cannot be read: {error.strerror}", file=str(path), hint="check the path; XML text must contain a '<'"
-        ) from None
+    except (OSError, ValueError) as error:  # a ValueError for a path that no file can have
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        hint = "check the path; XML text must contain a '<'"
+        raise ModelError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0"), hint=hint) from None
 
 
 def _root_element(text: str | bytes) -> bytes:
     """The name of the first element, past the declaration and comments; empty when there is none."""
-    data = text.encode() if isinstance(text, str) else text
-    data = re.sub(rb"<!--.*?-->|<\?.*?\?>|<!.*?>", b"", data, flags=re.S)
-    match = re.search(rb"<\s*([A-Za-z_][\w.-]*)", data)
+    data, place = text.encode(errors="surrogatepass") if isinstance(text, str) else text, 0
+    while (match := _TAG.search(data, place)) and match.group(1) is None:
+        closing = next(end for start, end in _PASSED if data.startswith(start, match.start()))
+        place = data.find(closing, match.start()) + len(closing)
+        if place < len(closing):
+            return b""
     return match.group(1) if match else b""

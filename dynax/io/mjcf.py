@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -96,6 +97,10 @@ class _Source:
     bodies: list[str]
     joints: list[str]
 
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        return frozenset(self.bodies)
+
     def off(self, flag: Any) -> bool:
         return bool(self.mj_model.opt.disableflags & int(flag))
 
@@ -119,7 +124,7 @@ def _add_body(builder: ModelBuilder, source: _Source, b: int, leaves: list[dict[
         return
     for j in range(first, first + count):
         last = j == first + count - 1
-        link = name if last else unused(f"{name}:{source.joints[j]}", {*builder.bodies, *source.bodies})
+        link = name if last else unused(f"{name}:{source.joints[j]}", builder.bodies, source.taken)
         builder.body(
             link,
             parent=parent,
@@ -212,7 +217,7 @@ def _add_sites(builder: ModelBuilder, source: _Source) -> None:
         name = m.site(s).name
         if not name:
             continue
-        frame = unused(name, {WORLD, *builder.bodies, *builder.frames})
+        frame = unused(name, (WORLD,), builder.bodies, builder.frames)
         if frame != name:
             builder.note(f"site {name!r}", f"shares its name with a body; the frame is called {frame!r}")
         b = int(m.site_bodyid[s])

@@ -21,8 +21,10 @@ from dynax.errors import ModelError
 from dynax.io._polynomial import Polynomial
 from dynax.joints import AbstractJoint, Distance, JointClosure
 from dynax.model import Model
+from dynax.model.checked import model_of
+from dynax.model.closures import closing
+from dynax.model.numbers import POSES, check_numbers, number_shapes
 from dynax.model.structure import Finding, Loop, Structure
-from dynax.spatial import Transform
 from dynax.topology import Topology
 
 FORMAT, VERSION = "dynax model", 2
@@ -32,7 +34,6 @@ _JOINTS: dict[str, type[AbstractJoint]] = {
     for name, value in vars(dynax.joints).items()
     if isinstance(value, type) and issubclass(value, AbstractJoint) and value is not AbstractJoint
 }
-_POSES = ("placements", "hinges", "frames", "loop_predecessors", "loop_successors")
 _SPECIAL = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
@@ -45,8 +46,18 @@ def save(model: Model, path: str | os.PathLike) -> None:
       cam holds a function, which a file cannot: `ModelError`; a polynomial from an MJCF it can. Leaves may have batch
       axes in front.
     - `path`: where to; a suffix such as `.json` is the caller's choice. A file that exists is replaced.
+
+    Raises `ModelError` for what `dx.load` would refuse, such as masses that are negative or NaN.
     """
-    s = model.structure
+    if not isinstance(model, Model):
+        raise ModelError(
+            f"is a {type(model).__name__}, and files hold trees with their loops",
+            element="what is to be saved",
+            hint="of an embedded model save `.tree`, and embed it again after loading",
+        )
+    s, leaves = model.structure, {name: np.asarray(leaf) for name, leaf in _leaves(model).items()}
+    _check_batches({name: leaf.shape for name, leaf in leaves.items()}, number_shapes(s))
+    check_numbers(s, {name: leaf.astype(np.float64) for name, leaf in leaves.items()}, leaves)
     for condition in s.conditions:
         raise ModelError("is a function, which a file cannot hold", element=f"condition {condition.name!r}")
     document = {
@@ -63,9 +74,12 @@ def save(model: Model, path: str | os.PathLike) -> None:
         "loops": [_written_loop(loop) for loop in s.loops],
         "couplings": [_written_gear(*gear) for gear in zip(s.couplings, s.coupling_functions, strict=True)],
         "report": [finding._asdict() for finding in s.report],
-        "leaves": {name: _written_array(leaf) for name, leaf in _leaves(model).items()},
+        "leaves": {name: _written_array(leaf) for name, leaf in leaves.items()},
     }
-    Path(path).write_text(_layout(document), encoding="utf-8")
+    try:
+        Path(path).write_text(_layout(document), encoding="utf-8")
+    except ValueError as error:  # a path no file can have
+        raise ModelError(f"cannot be written: {error}", file=repr(os.fspath(path))) from None
 
 
 def read_saved(text: str | bytes, *, file: str | None) -> Model:
@@ -106,17 +120,14 @@ def _read(document: Any) -> Model:
         name=_text(document["name"]),
         topology=Topology([_whole(body["parent"]) for body in bodies], joints),
         body_names=_names(bodies, "name"),
-        joint_names=tuple(_text(body["joint_name"]) for body in bodies),
-        frame_names=_names(frames, "name", taken=_names(bodies, "name")),
+        joint_names=_names(bodies, "joint_name"),
+        frame_names=_names(frames, "name"),
         frame_bodies=tuple(_body(frame, len(bodies)) for frame in frames),
         loops=tuple(_read_loop(loop, len(bodies)) for loop in document["loops"]),
         couplings=tuple((_text(c["joint"]), *map(_text, c["sources"])) for c in document["couplings"]),
         coupling_functions=tuple(_read_function(c) for c in document["couplings"]),
-        report=tuple(Finding(**finding) for finding in document["report"]),
+        report=tuple(_read_finding(finding) for finding in document["report"]),
     )
-    for joint in (joint for gear in structure.couplings for joint in gear):
-        if joint not in structure.joint_names:
-            raise ModelError("is coupled but there is no such joint", element=f"joint {joint!r}")
     return _with_leaves(structure, document["leaves"])
 
 
@@ -133,15 +144,13 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_leaves(structure: Structure, written: dict[str, Any]) -> Model:
-    shapes = _shapes(structure)
+    shapes = number_shapes(structure)
     unknown = sorted(set(written) - set(shapes))
     if unknown:
         raise ModelError("is unknown", element=f"leaf {unknown[0]!r}")
-    arrays = {name: _read_array(written[name], shape, f"leaf {name!r}") for name, shape in shapes.items()}
-    leaves: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
-    for name in _POSES:
-        leaves[name] = Transform(arrays[f"{name}.rotation"], arrays[f"{name}.translation"])
-    return Model(**leaves, structure=structure)
+    numbers = {name: _read_array(written[name], shape, f"leaf {name!r}") for name, shape in shapes.items()}
+    _check_batches({name: number.shape for name, number in numbers.items()}, shapes)
+    return model_of(structure, numbers, {name: jnp.dtype(written[name]["dtype"]) for name in shapes})
 
 
 # Leaves.
@@ -152,36 +161,29 @@ def _leaves(model: Model) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for field in dataclasses.fields(Model):
         value = getattr(model, field.name)
-        if field.name in _POSES:
+        if field.name in POSES:
             leaves[f"{field.name}.rotation"], leaves[f"{field.name}.translation"] = value.rotation, value.translation
         elif field.name != "structure":
             leaves[field.name] = value
     return leaves
 
 
-def _shapes(structure: Structure) -> dict[str, tuple[int, ...]]:
-    """The shape of each leaf of a model that is not batched."""
-    t = structure.topology
-    n, frames, loops = t.num_bodies, len(structure.frame_names), len(structure.loops)
-    shapes: dict[str, tuple[int, ...]] = {
-        "gravity": (3,),
-        "time": (),
-        "friction_velocity": (),
-        "joint_parameters": (int(t.parameter_start[-1]),),
-        "mass": (n,),
-        "com": (n, 3),
-        "inertia": (n, 6),
-        "spring_reference": (t.nq,),
-        "position_limits": (t.nq, 2),
-        "loop_parameters": (sum(len(loop.closure.parameters) for loop in structure.loops),),
-        "coupling_ratio": (sum(map(_ratios, structure.couplings, structure.coupling_functions)),),
-        "coupling_offset": (len(structure.couplings),),
-    }
-    for name in ("armature", "damping", "friction_loss", "stiffness", "velocity_limits", "effort_limits"):
-        shapes[name] = (t.nv,)
-    for name, count in zip(_POSES, (n, n, frames, loops, loops), strict=True):
-        shapes[f"{name}.rotation"], shapes[f"{name}.translation"] = (count, 3, 3), (count, 3)
-    return shapes
+def _batch(shape: tuple[int, ...], own: tuple[int, ...], label: str) -> tuple[int, ...]:
+    """The axes before a leaf's own."""
+    if shape[len(shape) - len(own) :] != own:
+        raise ModelError(f"has shape {shape}, expected {own}, or batch axes before it", element=label)
+    return shape[: len(shape) - len(own)]
+
+
+def _check_batches(given: dict[str, tuple[int, ...]], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Leaves have their own shape, and those that are batched all the same axes before it."""
+    batches: dict[tuple[int, ...], str] = {}
+    for name, shape in given.items():
+        if batch := _batch(shape, shapes[name], f"leaf {name!r}"):
+            batches.setdefault(batch, name)
+    if len(batches) > 1:
+        (one, first), (two, second) = list(batches.items())[:2]
+        raise ModelError(f"has the batch axes {two}, and leaf {first!r} has {one}", element=f"leaf {second!r}")
 
 
 def _written_array(leaf: Any) -> dict[str, Any]:
@@ -191,18 +193,18 @@ def _written_array(leaf: Any) -> dict[str, Any]:
     return {"dtype": array.dtype.name, "shape": list(array.shape), "values": values}
 
 
-def _read_array(written: dict[str, Any], shape: tuple[int, ...], label: str) -> Any:
+def _read_array(written: dict[str, Any], shape: tuple[int, ...], label: str) -> np.ndarray:
+    """In float64, which holds every number of the narrower types."""
     dtype, given = jnp.dtype(written["dtype"]), tuple(_whole(size) for size in written["shape"])
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ModelError(f"has the type {dtype.name}, which is not a floating one", element=label)
-    if given[len(given) - len(shape) :] != shape:
-        raise ModelError(f"has shape {given}, expected {shape}, or batch axes before it", element=label)
+    _batch(given, shape, label)
     numbers = [_SPECIAL[v] if isinstance(v, str) else v for v in written["values"]]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in numbers):
         raise ModelError("holds something that is not a number", element=label)
     if len(numbers) != np.prod(given, dtype=int):
         raise ModelError(f"has {len(numbers)} values for shape {given}", element=label)
-    return jnp.asarray(np.array(numbers, np.float64).astype(dtype).reshape(given))
+    return np.array(numbers, np.float64).reshape(given)
 
 
 # Loops and gears.
@@ -226,13 +228,8 @@ def _read_loop(written: dict[str, Any], count: int) -> Loop:
     if not all(-1 <= end < count for end in ends):
         raise ModelError(f"joins bodies {ends}, of {count}", element=f"loop {name!r}")
     if "joint" in written:
-        return Loop(name, *ends, JointClosure(_read_joint(written["joint"], name)))
+        return Loop(name, *ends, closing(_read_joint(written["joint"], name), f"loop {name!r}"))
     return Loop(name, *ends, Distance())
-
-
-def _ratios(joints: tuple[str, ...], function: Any) -> int:
-    """How many ratios a gear has."""
-    return len(joints) - 1 if function is None else 1
 
 
 def _written_gear(joints: tuple[str, ...], function: Any) -> dict[str, Any]:
@@ -285,9 +282,16 @@ def _read_joint(written: dict[str, Any], name: str) -> AbstractJoint:
         if isinstance(value, list):
             fields[field] = tuple(value)
     try:
-        return _JOINTS[written["type"]](**fields)
+        joint = _JOINTS[written["type"]](**fields)
     except (TypeError, ValueError) as error:
         raise ModelError(str(error), element=f"joint {name!r}") from None
+    if joint != joint.canonical:
+        raise ModelError(
+            "names an axis, a pitch or a radius",
+            element=f"joint {name!r}",
+            hint="they stand in the leaves hinges, joint_parameters and loop_parameters",
+        )
+    return joint
 
 
 # JSON, strictly.
@@ -335,11 +339,12 @@ def _body(frame: dict[str, Any], count: int) -> int:
     return index
 
 
-def _names(rows: list[dict[str, Any]], key: str, taken: tuple[str, ...] = ()) -> tuple[str, ...]:
-    names = tuple(_text(row[key]) for row in rows)
-    seen = set(taken)
-    for name in names:
-        if name in seen:
-            raise ModelError("two bodies or frames have this name", element=repr(name))
-        seen.add(name)
-    return names
+def _names(rows: list[dict[str, Any]], key: str) -> tuple[str, ...]:
+    return tuple(_text(row[key]) for row in rows)
+
+
+def _read_finding(written: dict[str, Any]) -> Finding:
+    finding = Finding(**written)
+    return Finding(
+        _text(finding.element), _text(finding.message), None if finding.line is None else _whole(finding.line)
+    )

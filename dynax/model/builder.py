@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.joints import AbstractJoint, Weld
+from dynax.model.checked import model_of
 from dynax.model.closures import WORLD, ClosureBuilder, checked_pose
 from dynax.model.model import Model
 from dynax.model.structure import Finding, Structure, close_names
@@ -152,6 +152,7 @@ class ModelBuilder(ClosureBuilder):
         self.findings.append(Finding(element, message, line))
         return self
 
+    @np.errstate(over="ignore", invalid="ignore")  # numbers that are none are found at the end, by name
     def build(self) -> Model:
         """The model. Welded bodies are merged into what carries them and stay addressable as frames."""
         moving = [record for record in self.bodies.values() if not isinstance(record.joint, Weld)]
@@ -159,7 +160,7 @@ class ModelBuilder(ClosureBuilder):
         # Where every body's frame stands: on which moving body (-1: the world), and at which pose.
         home: dict[str, tuple[int, Transform]] = {WORLD: (-1, Transform.identity())}
         frames: list[tuple[str, int, Transform]] = []
-        inertia = [record.inertia.parameters for record in moving]
+        inertia = [record.inertia for record in moving]
         for record in self.bodies.values():
             if record.name in index:
                 home[record.name] = (index[record.name], Transform.identity())
@@ -169,7 +170,7 @@ class ModelBuilder(ClosureBuilder):
             home[record.name] = (carrier, pose)
             frames.append((record.name, carrier, pose))
             if carrier >= 0:
-                inertia[carrier] = inertia[carrier] + (pose @ record.inertia).parameters
+                inertia[carrier] = inertia[carrier] + pose @ record.inertia
         for record in self.frames.values():
             carrier, pose = home[record.body]
             frames.append((record.name, carrier, pose @ record.placement))
@@ -178,7 +179,6 @@ class ModelBuilder(ClosureBuilder):
             {r.joint_name: r.joint for r in moving},
             [r.joint_name for r in self.bodies.values() if r.name not in index],
         )
-        merged = [SpatialInertia.from_parameters(p) for p in inertia]
         topology = Topology([home[r.parent][0] for r in moving], [r.joint for r in moving])
         structure = Structure(
             name=self.name,
@@ -191,36 +191,36 @@ class ModelBuilder(ClosureBuilder):
             couplings=closures.couplings,
             coupling_functions=closures.coupling_functions,
             conditions=closures.conditions,
-            report=tuple(self.findings) + tuple(_massless_tips(moving, merged, topology)),
+            report=tuple(self.findings),
         )
-        return Model(
-            gravity=jnp.asarray(_vector(self.gravity, 3, "`gravity`", "the builder"), float),
-            time=jnp.zeros((), float),
-            placements=_stack_poses([home[r.parent][1] @ r.placement for r in moving]),
-            hinges=_stack_poses([r.hinge for r in moving]),
-            joint_parameters=_leaf([r.parameters for r in moving]),
-            mass=jnp.asarray([i.mass for i in merged], float),
-            com=jnp.asarray(np.reshape([i.com for i in merged], (-1, 3)), float),
-            inertia=jnp.asarray(np.reshape([_six(i.inertia) for i in merged], (-1, 6)), float),
-            armature=_leaf([r.armature for r in moving]),
-            damping=_leaf([r.damping for r in moving]),
-            friction_loss=_leaf([r.friction_loss for r in moving]),
-            friction_velocity=jnp.asarray(0.01, float),
-            stiffness=_leaf([r.stiffness for r in moving]),
-            spring_reference=_leaf([r.spring_reference for r in moving]),
-            position_limits=jnp.asarray(
-                np.concatenate([np.zeros((0, 2)), *(r.position_limits for r in moving)]), float
-            ),
-            velocity_limits=_leaf([r.velocity_limits for r in moving]),
-            effort_limits=_leaf([r.effort_limits for r in moving]),
-            frames=_stack_poses([pose for _, _, pose in frames]),
-            loop_predecessors=_stack_poses(closures.predecessors),
-            loop_successors=_stack_poses(closures.successors),
-            loop_parameters=_leaf(closures.parameters),
-            coupling_ratio=_leaf(closures.ratios),
-            coupling_offset=jnp.asarray(closures.offsets, float),
-            structure=structure,
-        )
+        numbers = {
+            "gravity": _vector(self.gravity, 3, "`gravity`", "the builder"),
+            "time": np.zeros(()),
+            "friction_velocity": np.array(0.01),
+            "joint_parameters": _joined([r.parameters for r in moving]),
+            "mass": np.array([i.mass for i in inertia], dtype=np.float64),
+            "com": np.reshape([i.com for i in inertia], (-1, 3)),
+            "inertia": np.reshape([_six(i.inertia) for i in inertia], (-1, 6)),
+            "position_limits": np.concatenate([np.zeros((0, 2)), *(r.position_limits for r in moving)]),
+            "loop_parameters": _joined(closures.parameters),
+            "coupling_ratio": _joined(closures.ratios),
+            "coupling_offset": np.array(closures.offsets, dtype=np.float64),
+        }
+        for name in (
+            "armature", "damping", "friction_loss", "stiffness", "spring_reference", "velocity_limits", "effort_limits"
+        ):  # fmt: skip
+            numbers[name] = _joined([getattr(r, name) for r in moving])
+        poses = {
+            "placements": [home[r.parent][1] @ r.placement for r in moving],
+            "hinges": [r.hinge for r in moving],
+            "frames": [pose for _, _, pose in frames],
+            "loop_predecessors": closures.predecessors,
+            "loop_successors": closures.successors,
+        }
+        for name, stack in poses.items():
+            numbers[f"{name}.rotation"] = np.reshape([np.asarray(p.rotation, np.float64) for p in stack], (-1, 3, 3))
+            numbers[f"{name}.translation"] = np.reshape([np.asarray(p.translation, np.float64) for p in stack], (-1, 3))
+        return model_of(structure, numbers, dict.fromkeys(numbers, np.dtype(float)))
 
     def _check_name(self, name: str, label: str) -> None:
         if not isinstance(name, str) or not name:
@@ -256,45 +256,12 @@ class ModelBuilder(ClosureBuilder):
         return inertia
 
 
-def _massless_tips(
-    moving: Sequence[BodyRecord], inertia: Sequence[SpatialInertia], topology: Topology
-) -> list[Finding]:
-    """Last bodies of a branch that nothing resists moving: forward dynamics is singular there."""
-    found = []
-    for k, record in enumerate(moving):
-        if topology.children[k] or not record.joint.nv or np.any(record.armature > 0.0):
-            continue
-        singular = inertia[k].mass == 0.0 and not inertia[k].inertia.any()
-        if not singular and record.joint.screw is not None:
-            hinge = record.hinge
-            at_hinge = Transform(hinge.rotation.T, -hinge.rotation.T @ hinge.translation) @ inertia[k]
-            turn, slide = record.joint.screw
-            pitch = turn * record.parameters[0] if record.parameters else slide
-            column = np.array([0.0, 0.0, turn, 0.0, 0.0, pitch])
-            singular = column @ at_hinge.matrix @ column <= 0.0
-        if singular:
-            found.append(
-                Finding(
-                    f"body {record.name!r}",
-                    f"has no inertia against joint {record.joint_name!r}: forward dynamics is singular; "
-                    "give it mass or the joint an armature, or fix the joint",
-                )
-            )
-    return found
-
-
 def _six(tensor: np.ndarray) -> np.ndarray:
     return tensor[[0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
 
 
-def _leaf(parts: Sequence[ArrayLike]):
-    return jnp.asarray(np.concatenate([np.zeros(0), *(np.asarray(p, dtype=np.float64) for p in parts)]), float)
-
-
-def _stack_poses(poses: Sequence[Transform]) -> Transform:
-    rotation = np.reshape([np.asarray(p.rotation, dtype=np.float64) for p in poses], (-1, 3, 3))
-    translation = np.reshape([np.asarray(p.translation, dtype=np.float64) for p in poses], (-1, 3))
-    return Transform(jnp.asarray(rotation, float), jnp.asarray(translation, float))
+def _joined(parts: Sequence[ArrayLike]) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(np.asarray(p, dtype=np.float64) for p in parts)])
 
 
 def _vector(value: ArrayLike, size: int, what: str, label: str, *, finite: bool = True) -> np.ndarray:

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.joints import AbstractClosure, AbstractJoint, JointClosure
-from dynax.model.structure import Condition, Loop, close_names
+from dynax.model.structure import WORLD, Condition, Loop, close_names
 from dynax.spatial import Transform
-
-WORLD = "world"
 
 
 @dataclass(frozen=True)
@@ -91,27 +89,16 @@ class ClosureBuilder:
             raise ModelError("a name must be a non-empty string", element=label)
         if name in self.loops:
             raise ModelError("there are two loops of this name", element=label, hint="rename one")
-        if isinstance(joint, AbstractJoint):
-            if not joint.holonomic:
-                raise ModelError(
-                    f"{joint!r} rolls and cannot close a loop",
-                    element=label,
-                    hint="make it the joint of a body, and close the loop elsewhere",
-                )
-            if joint.nv == 6:
-                raise ModelError(f"{joint!r} leaves all six freedoms, so it closes nothing", element=label)
-            joint = JointClosure(joint)
-        elif not isinstance(joint, AbstractClosure):
-            raise ModelError(f"`joint` is {joint!r}, neither a joint nor an AbstractClosure", element=label)
-        turn = Transform(joint.frame, np.zeros(3))
+        closure = closing(joint, label)
+        turn = Transform(closure.frame, np.zeros(3))
         self.loops[name] = LoopRecord(
             name,
             predecessor,
             successor,
-            joint.canonical,
+            closure.canonical,
             checked_pose(predecessor_placement, label) @ turn,
             checked_pose(successor_placement, label) @ turn,
-            tuple(float(p) for p in joint.parameters),
+            tuple(float(p) for p in closure.parameters),
         )
         return self
 
@@ -208,6 +195,23 @@ class ClosureBuilder:
             couplings=tuple((g.joint, *g.sources) for g in gears),
             coupling_functions=tuple(g.function for g in gears),
         )
+
+
+def closing(joint: AbstractJoint | AbstractClosure, label: str) -> AbstractClosure:
+    """What closes a loop, or `ModelError` for what cannot."""
+    if isinstance(joint, AbstractClosure):
+        return joint
+    if not isinstance(joint, AbstractJoint):
+        raise ModelError(f"`joint` is {joint!r}, neither a joint nor an AbstractClosure", element=label)
+    if not joint.holonomic:
+        raise ModelError(
+            f"{joint!r} rolls and cannot close a loop",
+            element=label,
+            hint="make it the joint of a body, and close the loop elsewhere",
+        )
+    if joint.nv == 6:
+        raise ModelError(f"{joint!r} leaves all six freedoms, so it closes nothing", element=label)
+    return JointClosure(joint)
 
 
 def checked_pose(placement: Transform | None, label: str) -> Transform:

@@ -130,7 +130,7 @@ class Model:
 
     @property
     def loop_names(self) -> tuple[str, ...]:
-        return tuple(loop.name for loop in self.structure.loops)
+        return self.structure.loop_names
 
     @property
     def report(self) -> tuple[Finding, ...]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from dynax.joints import AbstractClosure
 from dynax.topology import Topology
+
+WORLD = "world"
+"""The name of the inertial frame."""
+LONGEST_TYPED = 200
 
 
 class Finding(NamedTuple):
@@ -87,6 +92,10 @@ class Structure:
             return True
         return isinstance(other, Structure) and self._hash == other._hash and self._key == other._key
 
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        return tuple(loop.name for loop in self.loops)
+
     @cached_property
     def body_index(self) -> dict[str, int]:
         return {name: k for k, name in enumerate(self.body_names)}
@@ -100,10 +109,16 @@ class Structure:
         return {name: k for k, name in enumerate(self.frame_names)}
 
 
-def close_names(name: str, known: tuple[str, ...], what: str) -> str:
+def close_names(name: str, known: Iterable[str], what: str) -> str:
     """The text of an error about an unknown name, with the nearest known ones."""
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=3) or list(known[:3])
+    known = tuple(known)
+    near = nearest_names(name, known, 3) or list(known[:3])
     listed = ", ".join(repr(n) for n in near) if near else "none"
     return f"no {what} named {name!r}; did you mean one of: {listed}?"
+
+
+def nearest_names(name: str, known: Iterable[str], count: int) -> list[str]:
+    """The names most like one; none for what nobody has typed, since to compare takes the square of the length."""
+    if len(name) > LONGEST_TYPED:
+        return []
+    return difflib.get_close_matches(name, [other for other in known if len(other) <= LONGEST_TYPED], n=count)

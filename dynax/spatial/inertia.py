@@ -228,7 +228,16 @@ class SpatialInertia:
         return np.block([[about_origin, skew], [skew.T, self.mass * np.eye(3)]])
 
     def __add__(self, other: SpatialInertia) -> SpatialInertia:
-        return SpatialInertia.from_parameters(self.parameters + other.parameters)
+        """Both together, about the common centre: far from the origin its distance squared would cost digits."""
+        if not (self.mass and other.mass):
+            heavy = other if other.mass else self
+            return SpatialInertia(heavy.mass, heavy.com, self.inertia + other.inertia)
+        mass = self.mass + other.mass
+        if mass == 0.0:  # what one takes away from the other leaves no centre
+            return SpatialInertia.from_parameters(self.parameters + other.parameters)
+        apart = other.com - self.com
+        reduced = self.mass * (other.mass / mass) * (apart @ apart * np.eye(3) - np.outer(apart, apart))
+        return SpatialInertia(mass, self.com + other.mass / mass * apart, self.inertia + other.inertia + reduced)
 
     def __repr__(self) -> str:
         return f"SpatialInertia(mass={self.mass:g}, com={self.com.tolist()}, inertia={self.inertia.tolist()})"

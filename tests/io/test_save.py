@@ -67,11 +67,45 @@ def test_there_and_back_in_every_bit(tmp_path):
 def test_other_types_and_batches(tmp_path, rng):
     model = everything()
     single = jax.tree.map(lambda a: a.astype(jnp.float32), model)
-    batch = jax.tree.map(lambda a: a + jnp.asarray(rng.normal(size=(2, 3, *a.shape))), model)
-    half = model.replace(mass=model.mass.astype(jnp.bfloat16), damping=model.damping.at[0].set(jnp.nan))
-    for k, changed in enumerate((single, batch, half)):
+    scale = rng.uniform(0.5, 2.0, (2, 3))
+    turn = jax.vmap(jax.vmap(lambda v: dx.Rotation.exp(v).matrix))(jnp.asarray(rng.normal(size=(2, 3, 3))))
+
+    def varied(path, a):
+        if path[-1].name == "rotation":
+            return a @ turn[:, :, None]
+        return a * scale.reshape(2, 3, *(1,) * a.ndim)
+
+    batch = jax.tree_util.tree_map_with_path(varied, model)
+    some = model.replace(mass=batch.mass)  # the others are the same for all
+    half = model.replace(mass=model.mass.astype(jnp.bfloat16))
+    for k, changed in enumerate((single, batch, some, half)):
         dx.save(changed, tmp_path / f"{k}.json")
         assert_same(changed, dx.load(tmp_path / f"{k}.json"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.replace(damping=m.damping.at[6].set(jnp.nan)), "joint 'joint1': `damping` is not finite"),
+        (lambda m: m.replace(mass=-m.mass), "body 'body0': `mass` is negative"),
+        (lambda m: dx.embed(m), "EmbeddedModel.*save `.tree`"),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(change, words, tmp_path):
+    model = dx.ModelBuilder().body("body0", joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (1, 1, 1)))
+    model.body("body1", parent="body0", joint=dx.Revolute(), joint_name="joint1", armature=1.0)
+    model.body("body2", joint=dx.Revolute(), joint_name="joint2", armature=1.0).gear("joint2", "joint1")
+    changed = change(model.build())
+    with pytest.raises(dx.ModelError, match=words):
+        dx.save(changed, tmp_path / "robot.json")
+    assert not (tmp_path / "robot.json").exists()
+
+
+def test_paths_that_no_file_can_have(tmp_path):
+    with pytest.raises(dx.ModelError, match="cannot be written: embedded null"):
+        dx.save(dx.ModelBuilder().build(), f"{tmp_path}/a\0b.json")
+    with pytest.raises(dx.ModelError, match="cannot be read: embedded null"):
+        dx.load(f"{tmp_path}/a\0b.json")
 
 
 def test_a_model_without_bodies(tmp_path):
@@ -166,11 +200,34 @@ def _edit(path: str, value):
         (_edit("bodies/8/joint/sequence", "xxy"), "joint 'joint8': .*sequence"),
         (_edit("frames/1/body", 99), "is fixed to body 99"),
         (_edit("frames/1/name", "body0"), "two bodies or frames"),
-        (_edit("couplings/0/joint", "nobody"), "no such joint"),
+        (_edit("couplings/0/joint", "nobody"), "gear of joint 'nobody': no joint named 'nobody'"),
         (_edit("couplings/2/polynomial/1", "x"), "joint 'joint10': .*polynomial"),
         (_edit("loops/0/successor", 99), "loop 'ball': joins bodies"),
         (_edit("loops/1/joint/type", "Hinge"), "joint 'screw': there is no type of joint 'Hinge'"),
         (_edit("report/0", {"element": []}), "is not a saved model"),
+        (_edit("report/0", {"element": [], "message": "odd"}), "is not a text"),
+        # What a builder would refuse.
+        (_edit("leaves/mass/values/3", -5.0), "body 'body3': `mass` is negative: -5"),
+        (_edit("leaves/mass/values/3", "nan"), "body 'body3': `mass` is not finite: nan"),
+        (_edit("leaves/com/values/4", "inf"), "body 'body1': `com` is not finite"),
+        (_edit("leaves/damping/values/6", -1.0), "joint 'joint1': `damping` is negative"),
+        (_edit("leaves/friction_velocity/values/0", 0.0), "`friction_velocity` is 0"),
+        (_edit("leaves/position_limits/values/0", "nan"), "joint 'joint0': `position_limits` is not a number"),
+        (_edit("leaves/position_limits/values/78", 3.0), "joint 'arm': `position_limits` are the wrong way"),
+        (_edit("leaves/placements.rotation/values/9", 7.0), "body 'body1': `placements.rotation` is not a rotation"),
+        (_edit("leaves/hinges.rotation/values/0", -1.0), "body 'body0': `hinges.rotation` is not a rotation"),
+        (_edit("leaves/coupling_ratio/values/1", "inf"), "gear of joint 'joint3': `coupling_ratio` is not finite"),
+        (_edit("bodies/1/joint_name", "joint0"), "joint 'joint0': there are two joints"),
+        (_edit("bodies/1/name", "world"), "'world': this name stands for"),
+        (_edit("bodies/1/name", ""), "a name must be a non-empty string"),
+        (_edit("bodies/1/joint/axis", [1.0, 0.0, 0.0]), "joint 'joint1': names an axis"),
+        (_edit("couplings/0/joint", "joint7"), "joint 'joint7' has not one freedom but 3"),
+        (_edit("couplings/0/sources", ["joint2"]), "gear of joint 'joint2': the joint follows itself"),
+        (_edit("couplings/0/joint", "joint3"), "gear of joint 'joint3': the joint follows two gears"),
+        (_edit("loops/0/successor", -1), "loop 'ball': both ends are on the same body"),
+        (_edit("loops/0/name", "screw"), "loop 'screw': there are two loops"),
+        (_edit("loops/0/joint/type", "Free"), "loop 'ball': Free leaves all six freedoms"),
+        (_edit("loops/0/joint/type", "RollingBall"), "loop 'ball': RollingBall.* rolls and cannot close"),
         (_edit("leaves/mass", ...), "'mass' is missing"),
         (_edit("leaves/extra", {}), "leaf 'extra': is unknown"),
         (_edit("leaves/mass/dtype", "int32"), "leaf 'mass': .*int32"),
@@ -207,3 +264,10 @@ def test_files_that_do_not_fit_are_refused(change, words, tmp_path):
 def test_text_that_is_no_model_is_refused(text, words):
     with pytest.raises(dx.ModelError, match=words):
         dx.load(text)
+
+
+def test_leaves_of_different_batches_are_refused(tmp_path):
+    model = everything()
+    changed = model.replace(mass=jnp.tile(model.mass, (3, 1)), com=jnp.tile(model.com, (2, 1, 1)))
+    with pytest.raises(dx.ModelError, match=r"has the batch axes \(2,\), and leaf 'mass' has \(3,\)"):
+        dx.save(changed, tmp_path / "robot.json")

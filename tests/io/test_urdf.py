@@ -598,7 +598,7 @@ NOTED = {
     "violate the triangle inequality": (29, 12),
     "element <": (15, 12),
     "attribute '": (18, 8),
-    "forward dynamics is singular": (10, 2),
+    "forward dynamics is singular": (26, 2),
 }
 
 needs_robots = pytest.mark.skipif(not ROBOTS, reason="example-robot-data is not installed")

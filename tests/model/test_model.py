@@ -205,6 +205,19 @@ def test_welded_bodies_are_one_body(rng):
     np.testing.assert_allclose(dx.frame_pose(built, q, "foot").translation, poses[2].translation)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
+def test_an_inertia_far_from_its_frame_keeps_its_digits(far):
+    """A spacecraft in a planet's frame: without a weld the numbers are those of the user, in every bit."""
+    place = (far, 0.3 * far, -0.7 * far)
+    small = dx.SpatialInertia(1.0, place, (2e-4, 3e-4, 4e-4))
+    bare = dx.ModelBuilder().body("a", joint=dx.Free(), inertia=small)
+    np.testing.assert_array_equal(bare.build().inertia, [[2e-4, 3e-4, 4e-4, 0, 0, 0]])
+    np.testing.assert_array_equal(bare.build().com, [place])
+    panel = dx.SpatialInertia(1.0, (0.0, 0.0, 0.0), (1e-4, 1e-4, 1e-4))
+    bare.body("panel", parent="a", placement=dx.Transform.from_translation(place), inertia=panel)
+    np.testing.assert_allclose(bare.build().inertia, [[3e-4, 4e-4, 5e-4, 0, 0, 0]], rtol=1e-12)
+
+
 def zero(t):
     return 0.0 * t
 

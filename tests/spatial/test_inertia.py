@@ -304,3 +304,26 @@ def test_records_of_inertia_check_their_shapes():
         SpatialInertia(1.0, (0.0, 0.0, 0.0), np.zeros((2, 2)))
     assert SpatialInertia.from_parameters(np.zeros(10)).com.tolist() == [0, 0, 0]
     assert SpatialInertia(2.0, (0, 0, 1), (1, 2, 3)).inertia.tolist() == np.diag([1, 2, 3]).tolist()
+
+
+@pytest.mark.parametrize("far", [0.0, 1e5, 1e7])
+def test_two_bodies_together_keep_their_digits_far_away(far):
+    """A dumbbell of two small spheres: what it is does not depend on where it is."""
+    place, half = far * np.array([1.0, 0.3, -0.7]), np.array([0.25, 0.0, 0.0])
+    spheres = [SpatialInertia(mass, place + sign * half, np.full(3, 2e-4)) for mass, sign in ((1.0, 1.0), (3.0, -1.0))]
+    whole = spheres[0] + spheres[1]
+    assert whole.mass == 4.0
+    np.testing.assert_allclose(whole.com, place - 0.5 * half, rtol=1e-15)
+    # About the common centre: the reduced mass, 3/4 kg, at the distance of the two.
+    np.testing.assert_allclose(np.diag(whole.inertia), 4e-4 + 0.75 * 0.25 * np.array([0, 1, 1]), rtol=1e-7)
+
+
+def test_massless_bodies_add_their_rotational_inertia_alone():
+    rotor, nothing = SpatialInertia(0.0, (1e9, 0, 0), (1, 2, 3)), SpatialInertia.zero()
+    for whole in (rotor + SpatialInertia(2.0, (0, 0, 1)), SpatialInertia(2.0, (0, 0, 1)) + rotor):
+        assert (whole.mass, whole.com.tolist()) == (2.0, [0, 0, 1])
+        assert whole.inertia.tolist() == np.diag([1, 2, 3]).tolist()
+    assert (rotor + nothing).inertia.tolist() == rotor.inertia.tolist()
+    body = SpatialInertia(2.0, (0.1, 0.2, 0.3), (1, 2, 3))
+    rest = body + SpatialInertia(-2.0, (0.1, 0.2, 0.3), (-1, -2, -3))
+    np.testing.assert_allclose(rest.matrix, 0.0, atol=1e-15)
