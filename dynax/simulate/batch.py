@@ -1,83 +1,124 @@
-"""Batches in tiles that fit the cache, on one device or several."""
+"""Batches in tiles that fit the cache, on every core of a CPU or on the devices where the samples lie."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dynax.compile.tiles import by_tiles, tile_width
+from dynax.compile.tiles import LANES, by_tiles, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
+from dynax.model.numbers import number_shapes
 
 _MODELS = Model | EmbeddedModel
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
-    """`jax.vmap(fn)` over the leading axis of all arrays, computed tile by tile; the same results.
+    """`jax.vmap(fn)` over the leading axis of all arrays, computed tile by tile on every core; the same results.
 
     On a CPU whole-batch intermediates leave the cache from about a thousand samples on; a tile at a time they do not.
+    A process has one CPU device and uses one core, unless it asks for more of them before JAX starts, by
+    `jax.config.update("jax_num_cpu_devices", n)`: then each takes its share of the batch.
 
     **Arguments:**
 
-    - `fn`: a function of arrays (and pytrees of them). A `Model` among the arguments is shared by the batch, unless its
-      leaves have a leading batch axis of their own.
+    - `fn`: a function of arrays (and pytrees of them). Of a `Model` among the arguments those leaves are batched that
+      have a leading batch axis; all others are shared by the samples.
     - `tile`: samples at a time, on each device; default from the size of the model on a CPU, the whole batch elsewhere.
     - `sharding`: how the batch axis lies on the devices, if on several; each then computes its own samples, and none
-      speaks to another. Default: what the arrays show. They show nothing under `jax.jit` if the axes of the mesh are of
-      type `Auto`: say it here.
+      speaks to another. Default: what the arrays show, else all CPU devices of the process. Arrays show nothing under
+      `jax.jit` if the axes of the mesh are of type `Auto`: say it here.
 
-    The last tile is filled up by repeating a sample, so that one program serves every tile; the surplus is dropped.
+    The last tile is filled up by repeating a sample, so that one program serves every tile, and so is the share of the
+    last device; the surplus is dropped.
     """
     if tile is not None and tile < 1:
         raise ValueError(f"`tile` must be at least 1, got {tile}")
 
     @wraps(fn)
     def batched(*args: Any) -> Any:
-        axes = tuple(None if isinstance(arg, _MODELS) and arg.mass.ndim == 1 else 0 for arg in args)
-        moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
-        sizes = {leaf.shape[0] for leaf in jax.tree.leaves(moving)}
-        if len(sizes) != 1:
-            raise ValueError(f"batch: the arrays have leading axes of different lengths: {sorted(sizes)}")
+        axes = tuple(batch_axes(arg) for arg in args)
+        leaves, structure = jax.tree.flatten(args)
+        batched = [axis == 0 for axis in jax.tree.leaves(axes, is_leaf=lambda axis: axis is None)]
+        moving = [leaf for leaf, own in zip(leaves, batched, strict=True) if own]
+        size = _length(moving)
+        mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in batched])
+        rows = max((arg.nq for arg in args if isinstance(arg, _MODELS)), default=8)
 
-        def tiled(*args: Any) -> Any:
-            return _tiled(jax.vmap(fn, in_axes=axes), axes, tile, args)
+        def tiled(*leaves: Any) -> Any:
+            return _tiled(mapped, batched, leaves, tile, rows)
 
-        placed = sharding or sharding_of(moving)
+        placed = sharding or sharding_of(moving) or over_all_cores(moving, size)
         if placed is None:
-            return tiled(*args)
+            return tiled(*leaves)
         # Tiles of the whole batch would cut across the devices and move samples between them.
-        own, shared = PartitionSpec(placed.spec[0]), PartitionSpec()
-        specs = tuple(shared if axis is None else own for axis in axes)
+        own = PartitionSpec(placed.spec[0])
+        count = _shares(placed)
+        full = -(-size // count) * count
+        if full > size:
+            index = np.minimum(np.arange(full), size - 1)
+            leaves = [jnp.asarray(leaf)[index] if b else leaf for leaf, b in zip(leaves, batched, strict=True)]
+        specs = tuple(own if b else PartitionSpec() for b in batched)
         # Carries of the walks start as constants, which the check of what varies over the devices would refuse.
-        return jax.shard_map(tiled, mesh=placed.mesh, in_specs=specs, out_specs=own, check_vma=False)(*args)
+        shared = jax.shard_map(tiled, mesh=placed.mesh, in_specs=specs, out_specs=own, check_vma=False)
+        found = shared(*leaves)
+        return found if full == size else jax.tree.map(lambda x: x[:size], found)
 
     return batched
 
 
-def _tiled(mapped: Callable, axes: tuple, tile: int | None, args: tuple) -> Any:
-    """`mapped(*args)` by tiles of the samples on this device."""
-    moving = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
-    size = jax.tree.leaves(moving)[0].shape[0]
-    width = tile or default_tile(mapped, axes, args, size)
-    if width >= size:
-        return mapped(*args)
+def batch_axes(argument: Any) -> Any:
+    """The axes of a batch in an argument, as `in_axes` of `jax.vmap`: a tree of it, 0 for what is batched."""
+    if isinstance(argument, EmbeddedModel):
+        model = argument.tree
+    elif isinstance(argument, Model):
+        model = argument
+    else:
+        return jax.tree.map(lambda _: 0, argument)
+    shapes = number_shapes(model.structure)
+    paths, structure = jax.tree_util.tree_flatten_with_path(model)
+    names = [".".join(key.name for key in path) for path, _ in paths]
+    axes = [0 if jnp.ndim(leaf) > len(shapes[name]) else None for name, (_, leaf) in zip(names, paths, strict=True)]
+    found = structure.unflatten(axes)
+    return found if model is argument else jax.tree.unflatten(jax.tree.structure(argument), axes)
 
-    def one(part: list) -> Any:
+
+def _length(moving: Sequence[Any]) -> int:
+    for leaf in moving:
+        if not jnp.ndim(leaf):
+            raise ValueError("batch: an argument is a scalar, without a leading axis of samples; close over it instead")
+    sizes = {leaf.shape[0] for leaf in moving}
+    if len(sizes) != 1:
+        raise ValueError(f"batch: the arrays have leading axes of different lengths: {sorted(sizes)}")
+    return sizes.pop()
+
+
+def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], tile: int | None, rows: int) -> Any:
+    """`mapped(*leaves)` by tiles of the samples on this device."""
+
+    def with_part(part: Sequence[Any]) -> list:
         rest = iter(part)
-        return mapped(*(next(rest) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
+        return [next(rest) if b else leaf for leaf, b in zip(leaves, batched, strict=True)]
 
-    return by_tiles(one, moving, width)
+    moving = [leaf for leaf, b in zip(leaves, batched, strict=True) if b]
+    size = moving[0].shape[0]
+    width = tile or default_tile(lambda part: mapped(*with_part(part)), moving, rows, size)
+    if width >= size:
+        return mapped(*leaves)
+    return by_tiles(lambda part: mapped(*with_part(part)), moving, width)
 
 
-def sharding_of(arrays: Any) -> NamedSharding | None:
+def sharding_of(arrays: Sequence[Any]) -> NamedSharding | None:
     """The sharding of the leading axis, of the first array that has one and shows it."""
-    for leaf in jax.tree.leaves(arrays):
+    for leaf in arrays:
         hidden = isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array)
         sharding = jax.typeof(leaf).sharding if hidden else leaf.sharding
         if isinstance(sharding, NamedSharding) and sharding.spec and sharding.spec[0] is not None:
@@ -85,19 +126,33 @@ def sharding_of(arrays: Any) -> NamedSharding | None:
     return None
 
 
-def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
+def over_all_cores(arrays: Sequence[Any], size: int) -> NamedSharding | None:
+    """All CPU devices of the process, if it has several and nothing says where the arrays are to stay."""
+    if jax.default_backend() != "cpu" or jax.process_count() > 1:
+        return None
+    devices = jax.local_devices()
+    if len(devices) == 1 or size < LANES * len(devices) or not jax.sharding.get_abstract_mesh().empty:
+        return None
+    placed = (leaf for leaf in arrays if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer))
+    if any(leaf.committed for leaf in placed):
+        return None
+    return NamedSharding(Mesh(np.array(devices), ("core",)), PartitionSpec("core"))
+
+
+def _shares(sharding: NamedSharding) -> int:
+    """Into how many parts the leading axis is cut."""
+    first = sharding.spec[0]
+    return math.prod(sharding.mesh.shape[name] for name in ((first,) if isinstance(first, str) else first))
+
+
+def default_tile(mapped: Callable, moving: Sequence[Any], rows: int, size: int) -> int:
     """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
-    rows = max((arg.nq for arg in args if isinstance(arg, _MODELS)), default=8)
     width = tile_width(rows, 0.0)
     if width >= size:
         return width
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
-
-    def tiled(arg: Any) -> Any:
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct((width, *a.shape[1:]), jnp.result_type(a)), arg)
-
-    shapes = [tiled(arg) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)]
-    results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, *shapes))) / width
+    shapes = [jax.ShapeDtypeStruct((width, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
+    results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, shapes))) / width
     return tile_width(rows, results)

@@ -1,9 +1,12 @@
 """Functions under every composition of transformations, against a plain loop."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 import dynax as dx
 
@@ -107,3 +110,43 @@ def test_batches_of_nothing(robot):
     welded = dx.ModelBuilder().build()
     bodiless = jax.jit(jax.vmap(dx.mass_matrix, in_axes=(None, 0)))(welded, jnp.zeros((5, 0)))
     assert bodiless.shape == (5, 0, 0)
+
+
+def test_models_of_which_some_leaves_are_batched(robot):
+    model, q, v, tau = robot
+    count = len(q)
+    some = model.replace(mass=model.mass * jnp.linspace(1.0, 2.0, count)[:, None], gravity=jnp.zeros((count, 3)))
+    found = dx.batch(dx.forward_dynamics)(some, q, v, tau)
+    for k in range(count):
+        one = model.replace(mass=some.mass[k], gravity=some.gravity[k])
+        np.testing.assert_allclose(found[k], dx.forward_dynamics(one, q[k], v[k], tau[k]), rtol=1e-10, atol=1e-10)
+
+
+def test_scalars_have_no_samples(robot):
+    model, q, *_ = robot
+    with pytest.raises(ValueError, match="scalar"):
+        dx.batch(lambda model, q, x: x * dx.gravity_force(model, q))(model, q, 2.0)
+
+
+def test_what_is_linear_can_be_transposed(robot):
+    """`M^-1` from forward dynamics, `M` from inverse dynamics: both are their own transposes."""
+    model, q, v, tau = (x if isinstance(x, dx.Model) else x[0] for x in robot)
+    for function in (dx.forward_dynamics, dx.inverse_dynamics):
+        (back,) = jax.linear_transpose(partial(function, model, q, v), tau)(tau)
+        ahead = function(model, q, v, tau) - function(model, q, v, 0.0 * tau)
+        np.testing.assert_allclose(back, ahead, rtol=1e-9, atol=1e-9)
+
+
+def test_exported_for_batches_of_any_size(robot):
+    model, *state = robot
+    (size,) = export.symbolic_shape("b")
+    types = [jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype) for x in state]
+    exported = export.export(jax.jit(jax.vmap(partial(dx.forward_dynamics, model))))(*types)
+    expected = jax.vmap(partial(dx.forward_dynamics, model))(*state)
+    np.testing.assert_allclose(exported.call(*state), expected, rtol=1e-12)
+
+
+def test_ranks_need_not_be_promoted(robot):
+    model, *state = robot
+    with jax.numpy_rank_promotion("raise"):
+        assert jax.vmap(partial(dx.forward_dynamics, model))(*state).shape == (len(state[0]), model.nv)

@@ -81,7 +81,32 @@ def slope(**how):
     return np.asarray(jax.jit(jax.grad(lambda m: jnp.sum(energies(m, q) ** 2)))(model).mass)
 
 relative = float(np.abs(slope(sharding=over_batch) / slope() - 1.0).max())
-print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": relative}))
+
+# By the check of what varies over the devices, which is on if nobody turns it off.
+def final(model, q, v, forces):
+    return jnp.sum(dx.rollout(model, q, v, forces, 0.01).q[-1] ** 2)
+
+gradient = jax.vmap(jax.grad(final, argnums=(1, 3)), in_axes=(None, 0, 0, 0))
+for name, function, args in (("shard_map", jax.vmap(fd, in_axes=(None, 0, 0, 0)), state),
+                             ("shard_map, gradient", gradient, (q, v, forces))):
+    split = jax.shard_map(function, mesh=over_batch.mesh, in_specs=(PartitionSpec(), *[over_batch.spec] * 3),
+                          out_specs=over_batch.spec)
+    results[name] = compare(split, jax.jit(function)(model, *args), args)
+
+odd = tuple(x[:-1] for x in state)
+cores = dx.batch(fd, tile=3)(model, *odd)
+everywhere = {"sharding": [len(cores.sharding.device_set)], "error": float(np.abs(np.asarray(cores) - expected[:-1]).max())}
+stays = dx.batch(fd)(model, *jax.device_put(odd, jax.devices()[3]))
+everywhere["committed"] = [device.id for device in stays.sharding.device_set]
+
+on_devices = jax.device_put(state, over_batch)
+marked = {
+    "vmap": jax.jit(jax.vmap(fd, in_axes=(None, 0, 0, 0))).lower(model, *on_devices).as_text(),
+    "batch": jax.jit(told).lower(model, *on_devices).as_text(),
+}
+kernels = {name: "xla_cpu_small_call" in text for name, text in marked.items()}
+print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": relative, "everywhere": everywhere,
+                  "kernels": kernels}))
 """
 
 
@@ -102,7 +127,15 @@ def sharded(tmp_path_factory) -> dict:
     return json.loads(first)
 
 
-CASES = ("vmap", "batch", "batch, axes in the types", "batch, outside jit", "rollout")
+CASES = (
+    "vmap",
+    "batch",
+    "batch, axes in the types",
+    "batch, outside jit",
+    "rollout",
+    "shard_map",
+    "shard_map, gradient",
+)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -118,3 +151,15 @@ def test_devices_compute_their_own_samples(sharded, case):
 def test_gradients_of_what_devices_share_are_summed(sharded):
     """The one place where devices must speak: the model is common to all samples."""
     assert sharded["gradient"] < 1e-12
+
+
+@pytest.mark.parametrize("way", ["vmap", "batch"])
+def test_each_device_has_its_kernels(sharded, way):
+    assert sharded["kernels"][way]
+
+
+def test_batches_use_every_core_without_being_told(sharded):
+    """Also where the devices do not divide their size; but arrays that were put on a device stay there."""
+    assert sharded["everywhere"]["sharding"] == [8]
+    assert sharded["everywhere"]["error"] < 1e-12
+    assert sharded["everywhere"]["committed"] == [3]
