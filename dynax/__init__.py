@@ -1,172 +1,277 @@
-"""dynax: differentiable multibody dynamics in JAX."""
+"""dynax: differentiable multibody dynamics in JAX.
 
-from dynax.algorithms.coriolis import coriolis_matrix as coriolis_matrix
+The names are grouped by what they are about, the core first.
+"""
+
+from importlib.metadata import version as _version
+
+# Models
+from dynax.errors import ModelError as ModelError
+from dynax.model import (
+    Model as Model,
+    ModelBuilder as ModelBuilder,
+)
+from dynax.model.edit import (
+    attach as attach,
+    change_root as change_root,
+    fix_joints as fix_joints,
+    remove_subtree as remove_subtree,
+    to_builder as to_builder,
+)
+from dynax.model.equivalence import (
+    augmented_bodies as augmented_bodies,
+    minimal_inertial_parameters as minimal_inertial_parameters,
+    simplify_inertias as simplify_inertias,
+    transferable_inertias as transferable_inertias,
+    vanishing_parameters as vanishing_parameters,
+)
+from dynax.model.validity import check_state as check_state
+from dynax.io import (
+    JointState as JointState,
+    MujocoConverter as MujocoConverter,
+    PinocchioConverter as PinocchioConverter,
+    keyframes as keyframes,
+    load as load,
+    save as save,
+)
+
+# Joints, and what closes loops
+from dynax.joints import (
+    AbstractClosure as AbstractClosure,
+    AbstractJoint as AbstractJoint,
+    Cylindrical as Cylindrical,
+    Distance as Distance,
+    Driven as Driven,
+    Free as Free,
+    Gimbal as Gimbal,
+    Helical as Helical,
+    Planar as Planar,
+    Prismatic as Prismatic,
+    RackAndPinion as RackAndPinion,
+    Reversed as Reversed,
+    Revolute as Revolute,
+    Rolling as Rolling,
+    RollingBall as RollingBall,
+    SphereInCylinder as SphereInCylinder,
+    Spherical as Spherical,
+    Translation as Translation,
+    Universal as Universal,
+    UserJoint as UserJoint,
+    Weld as Weld,
+)
+
+# Space
+from dynax.spatial import (
+    ArticulatedInertia as ArticulatedInertia,
+    Force as Force,
+    Motion as Motion,
+    RigidInertia as RigidInertia,
+    Rotation as Rotation,
+    SpatialInertia as SpatialInertia,
+    Transform as Transform,
+    classical_acceleration as classical_acceleration,
+    spatial_acceleration as spatial_acceleration,
+)
+
+# Configurations
+from dynax.model.configuration import (
+    configuration_rate as configuration_rate,
+    difference as difference,
+    integrate as integrate,
+    neutral as neutral,
+    normalize as normalize,
+    random_configuration as random_configuration,
+)
+
+# Kinematics
+from dynax.algorithms.frames import (
+    body_accelerations as body_accelerations,
+    body_velocities as body_velocities,
+    forward_kinematics as forward_kinematics,
+    frame_pose as frame_pose,
+    jacobian as jacobian,
+    jacobian_bias as jacobian_bias,
+)
+
+# Dynamics of trees
+from dynax.algorithms.rnea import (
+    bias_force as bias_force,
+    gravity_force as gravity_force,
+    inverse_dynamics as inverse_dynamics,
+    joint_forces as joint_forces,
+)
+from dynax.routes.forward_dynamics import forward_dynamics as forward_dynamics
 from dynax.algorithms.crba import mass_matrix as mass_matrix
 from dynax.algorithms.factor import inverse_mass_matrix as inverse_mass_matrix
-from dynax.algorithms.floating import FloatingEquations as FloatingEquations
-from dynax.algorithms.floating import floating_bias_force as floating_bias_force
-from dynax.algorithms.floating import floating_equations as floating_equations
-from dynax.algorithms.floating import floating_inverse_dynamics as floating_inverse_dynamics
-from dynax.algorithms.floating import floating_jacobian as floating_jacobian
-from dynax.algorithms.floating import floating_mass_matrix as floating_mass_matrix
-from dynax.algorithms.frames import body_accelerations as body_accelerations
-from dynax.algorithms.frames import body_velocities as body_velocities
-from dynax.algorithms.frames import forward_kinematics as forward_kinematics
-from dynax.algorithms.frames import frame_pose as frame_pose
-from dynax.algorithms.frames import jacobian as jacobian
-from dynax.algorithms.frames import jacobian_bias as jacobian_bias
-from dynax.algorithms.hybrid import hybrid_dynamics as hybrid_dynamics
-from dynax.algorithms.hybrid import hybrid_dynamics_by_matrix as hybrid_dynamics_by_matrix
-from dynax.algorithms.momentum import center_of_mass as center_of_mass
-from dynax.algorithms.momentum import centroidal_momentum as centroidal_momentum
-from dynax.algorithms.momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
-from dynax.algorithms.momentum import kinetic_energy as kinetic_energy
-from dynax.algorithms.momentum import momentum as momentum
-from dynax.algorithms.momentum import potential_energy as potential_energy
-from dynax.algorithms.regressor import inertial_parameters as inertial_parameters
-from dynax.algorithms.regressor import inverse_dynamics_regressor as inverse_dynamics_regressor
-from dynax.algorithms.regressor import with_inertial_parameters as with_inertial_parameters
-from dynax.algorithms.rnea import bias_force as bias_force
-from dynax.algorithms.rnea import gravity_force as gravity_force
-from dynax.algorithms.rnea import inverse_dynamics as inverse_dynamics
-from dynax.algorithms.rnea import joint_forces as joint_forces
-from dynax.compile.report import CompileReport as CompileReport
-from dynax.compile.report import compile_report as compile_report
-from dynax.constraints.actuation import ActuatedForces as ActuatedForces
-from dynax.constraints.actuation import actuated_inverse_dynamics as actuated_inverse_dynamics
-from dynax.constraints.assembly import Assembly as Assembly
-from dynax.constraints.assembly import assemble as assemble
-from dynax.constraints.augmented import CoupledMotion as CoupledMotion
-from dynax.constraints.augmented import coupled_dynamics as coupled_dynamics
-from dynax.constraints.augmented import coupled_impulse as coupled_impulse
-from dynax.constraints.augmented import coupled_projection as coupled_projection
-from dynax.constraints.closure_function import ClosedMotion as ClosedMotion
-from dynax.constraints.closure_function import closed_motion as closed_motion
-from dynax.constraints.closure_function import loop_closure_dynamics as loop_closure_dynamics
-from dynax.constraints.couplings import Coupling as Coupling
-from dynax.constraints.couplings import join_couplings as join_couplings
-from dynax.constraints.couplings import joint_coupling as joint_coupling
-from dynax.constraints.dynamics import ConstrainedDynamics as ConstrainedDynamics
-from dynax.constraints.dynamics import admissible_velocity as admissible_velocity
-from dynax.constraints.dynamics import constrained_dynamics as constrained_dynamics
-from dynax.constraints.explicit import ExplicitConstraints as ExplicitConstraints
-from dynax.constraints.explicit import IndependentChoice as IndependentChoice
-from dynax.constraints.explicit import choose_independent as choose_independent
-from dynax.constraints.explicit import constraint_pattern as constraint_pattern
-from dynax.constraints.explicit import explicit_constraints as explicit_constraints
-from dynax.constraints.loop_joints import loop_jacobians as loop_jacobians
-from dynax.constraints.loop_joints import loop_poses as loop_poses
-from dynax.constraints.loop_joints import loop_wrenches as loop_wrenches
-from dynax.constraints.mobility import Mobility as Mobility
-from dynax.constraints.mobility import mobility as mobility
-from dynax.constraints.open_system import OpenSystem as OpenSystem
-from dynax.constraints.open_system import open_system as open_system
-from dynax.constraints.residual import constraint_bias as constraint_bias
-from dynax.constraints.residual import constraint_jacobian as constraint_jacobian
-from dynax.constraints.residual import constraint_names as constraint_names
-from dynax.constraints.residual import constraint_rate as constraint_rate
-from dynax.constraints.residual import constraint_residual as constraint_residual
+from dynax.algorithms.coriolis import coriolis_matrix as coriolis_matrix
+from dynax.algorithms.hybrid import (
+    hybrid_dynamics as hybrid_dynamics,
+    hybrid_dynamics_by_matrix as hybrid_dynamics_by_matrix,
+)
+from dynax.algorithms.momentum import (
+    center_of_mass as center_of_mass,
+    centroidal_momentum as centroidal_momentum,
+    centroidal_momentum_matrix as centroidal_momentum_matrix,
+    kinetic_energy as kinetic_energy,
+    momentum as momentum,
+    potential_energy as potential_energy,
+)
+from dynax.algorithms.regressor import (
+    inertial_parameters as inertial_parameters,
+    inverse_dynamics_regressor as inverse_dynamics_regressor,
+    with_inertial_parameters as with_inertial_parameters,
+)
+from dynax.algorithms.floating import (
+    FloatingEquations as FloatingEquations,
+    floating_bias_force as floating_bias_force,
+    floating_equations as floating_equations,
+    floating_inverse_dynamics as floating_inverse_dynamics,
+    floating_jacobian as floating_jacobian,
+    floating_mass_matrix as floating_mass_matrix,
+)
+
+# Derivatives in closed form
+from dynax.derivatives.inverse_dynamics import (
+    InverseDynamicsDerivatives as InverseDynamicsDerivatives,
+    inverse_dynamics_derivatives as inverse_dynamics_derivatives,
+)
+from dynax.derivatives.forward_dynamics import (
+    ForwardDynamicsDerivatives as ForwardDynamicsDerivatives,
+    forward_dynamics_derivatives as forward_dynamics_derivatives,
+)
+
+# Motion in time, batches
+from dynax.simulate import (
+    AbstractStepper as AbstractStepper,
+    ExplicitEuler as ExplicitEuler,
+    Heun as Heun,
+    ImplicitMidpoint as ImplicitMidpoint,
+    RungeKutta4 as RungeKutta4,
+    SemiImplicitEuler as SemiImplicitEuler,
+    Trajectory as Trajectory,
+    Variational as Variational,
+    batch as batch,
+    diffrax_term as diffrax_term,
+    rollout as rollout,
+    solve as solve,
+    step as step,
+)
+from dynax.compile.report import (
+    CompileReport as CompileReport,
+    compile_report as compile_report,
+)
+
+# Closed loops and gears
+from dynax.constraints.actuation import (
+    ActuatedForces as ActuatedForces,
+    actuated_inverse_dynamics as actuated_inverse_dynamics,
+)
+from dynax.constraints.assembly import (
+    Assembly as Assembly,
+    assemble as assemble,
+)
+from dynax.constraints.augmented import (
+    CoupledMotion as CoupledMotion,
+    coupled_dynamics as coupled_dynamics,
+    coupled_impulse as coupled_impulse,
+    coupled_projection as coupled_projection,
+)
+from dynax.constraints.closure_function import (
+    ClosedMotion as ClosedMotion,
+    closed_motion as closed_motion,
+    loop_closure_dynamics as loop_closure_dynamics,
+)
+from dynax.constraints.couplings import (
+    Coupling as Coupling,
+    join_couplings as join_couplings,
+    joint_coupling as joint_coupling,
+)
+from dynax.constraints.dynamics import (
+    ConstrainedDynamics as ConstrainedDynamics,
+    admissible_velocity as admissible_velocity,
+    constrained_dynamics as constrained_dynamics,
+)
+from dynax.constraints.explicit import (
+    ExplicitConstraints as ExplicitConstraints,
+    IndependentChoice as IndependentChoice,
+    choose_independent as choose_independent,
+    constraint_pattern as constraint_pattern,
+    explicit_constraints as explicit_constraints,
+)
+from dynax.constraints.loop_joints import (
+    loop_jacobians as loop_jacobians,
+    loop_poses as loop_poses,
+    loop_wrenches as loop_wrenches,
+)
+from dynax.constraints.mobility import (
+    Mobility as Mobility,
+    mobility as mobility,
+)
+from dynax.constraints.open_system import (
+    OpenSystem as OpenSystem,
+    open_system as open_system,
+)
+from dynax.constraints.residual import (
+    constraint_bias as constraint_bias,
+    constraint_jacobian as constraint_jacobian,
+    constraint_names as constraint_names,
+    constraint_rate as constraint_rate,
+    constraint_residual as constraint_residual,
+)
 from dynax.constraints.sparse_system import sparse_constrained_dynamics as sparse_constrained_dynamics
-from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives as ForwardDynamicsDerivatives
-from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives as forward_dynamics_derivatives
-from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives as InverseDynamicsDerivatives
-from dynax.derivatives.inverse_dynamics import inverse_dynamics_derivatives as inverse_dynamics_derivatives
-from dynax.embedding.model import EmbeddedModel as EmbeddedModel
-from dynax.embedding.model import EmbeddingQuality as EmbeddingQuality
-from dynax.embedding.model import embed as embed
-from dynax.embedding.model import embedding_matrix as embedding_matrix
-from dynax.embedding.model import embedding_quality as embedding_quality
-from dynax.errors import ModelError as ModelError
-from dynax.io import JointState as JointState
-from dynax.io import MujocoConverter as MujocoConverter
-from dynax.io import PinocchioConverter as PinocchioConverter
-from dynax.io import keyframes as keyframes
-from dynax.io import load as load
-from dynax.io import save as save
-from dynax.joints import AbstractClosure as AbstractClosure
-from dynax.joints import AbstractJoint as AbstractJoint
-from dynax.joints import Cylindrical as Cylindrical
-from dynax.joints import Distance as Distance
-from dynax.joints import Driven as Driven
-from dynax.joints import Free as Free
-from dynax.joints import Gimbal as Gimbal
-from dynax.joints import Helical as Helical
-from dynax.joints import Planar as Planar
-from dynax.joints import Prismatic as Prismatic
-from dynax.joints import RackAndPinion as RackAndPinion
-from dynax.joints import Reversed as Reversed
-from dynax.joints import Revolute as Revolute
-from dynax.joints import Rolling as Rolling
-from dynax.joints import RollingBall as RollingBall
-from dynax.joints import SphereInCylinder as SphereInCylinder
-from dynax.joints import Spherical as Spherical
-from dynax.joints import Translation as Translation
-from dynax.joints import Universal as Universal
-from dynax.joints import UserJoint as UserJoint
-from dynax.joints import Weld as Weld
-from dynax.linear.ltl import SparseFactor as SparseFactor
-from dynax.linear.ltl import factor_ltdl as factor_ltdl
-from dynax.linear.ltl import factor_ltl as factor_ltl
-from dynax.linear.ltl import sparse_product as sparse_product
-from dynax.model import Model as Model
-from dynax.model import ModelBuilder as ModelBuilder
-from dynax.model.configuration import configuration_rate as configuration_rate
-from dynax.model.configuration import difference as difference
-from dynax.model.configuration import integrate as integrate
-from dynax.model.configuration import neutral as neutral
-from dynax.model.configuration import normalize as normalize
-from dynax.model.configuration import random_configuration as random_configuration
-from dynax.model.edit import attach as attach
-from dynax.model.edit import change_root as change_root
-from dynax.model.edit import fix_joints as fix_joints
-from dynax.model.edit import remove_subtree as remove_subtree
-from dynax.model.edit import to_builder as to_builder
-from dynax.model.equivalence import augmented_bodies as augmented_bodies
-from dynax.model.equivalence import minimal_inertial_parameters as minimal_inertial_parameters
-from dynax.model.equivalence import simplify_inertias as simplify_inertias
-from dynax.model.equivalence import transferable_inertias as transferable_inertias
-from dynax.model.equivalence import vanishing_parameters as vanishing_parameters
-from dynax.operators.compliance import body_compliances as body_compliances
-from dynax.operators.compliance import operational_compliance as operational_compliance
-from dynax.operators.determinant import fixman_potential as fixman_potential
-from dynax.operators.determinant import fixman_torque as fixman_torque
-from dynax.operators.determinant import log_determinant as log_determinant
-from dynax.operators.diagonalized import diagonal_coriolis as diagonal_coriolis
-from dynax.operators.diagonalized import diagonal_force as diagonal_force
-from dynax.operators.diagonalized import diagonal_velocity as diagonal_velocity
-from dynax.operators.diagonalized import diagonalized_dynamics as diagonalized_dynamics
-from dynax.operators.diagonalized import velocity_from_diagonal as velocity_from_diagonal
-from dynax.operators.factor import InnovationsFactor as InnovationsFactor
-from dynax.operators.factor import innovations_factor as innovations_factor
-from dynax.operators.operational import OperationalSpace as OperationalSpace
-from dynax.operators.operational import free_accelerations as free_accelerations
-from dynax.operators.operational import operational_space as operational_space
-from dynax.operators.sensitivity import Sensitivities as Sensitivities
-from dynax.operators.sensitivity import sensitivities as sensitivities
-from dynax.operators.spatial import SpatialOperators as SpatialOperators
-from dynax.operators.spatial import spatial_operators as spatial_operators
+
+# Loops embedded in the tree
+from dynax.embedding.model import (
+    EmbeddedModel as EmbeddedModel,
+    EmbeddingQuality as EmbeddingQuality,
+    embed as embed,
+    embedding_matrix as embedding_matrix,
+    embedding_quality as embedding_quality,
+)
+
+# Spatial operators
+from dynax.operators.compliance import (
+    body_compliances as body_compliances,
+    operational_compliance as operational_compliance,
+)
+from dynax.operators.determinant import (
+    fixman_potential as fixman_potential,
+    fixman_torque as fixman_torque,
+    log_determinant as log_determinant,
+)
+from dynax.operators.diagonalized import (
+    diagonal_coriolis as diagonal_coriolis,
+    diagonal_force as diagonal_force,
+    diagonal_velocity as diagonal_velocity,
+    diagonalized_dynamics as diagonalized_dynamics,
+    velocity_from_diagonal as velocity_from_diagonal,
+)
+from dynax.operators.factor import (
+    InnovationsFactor as InnovationsFactor,
+    innovations_factor as innovations_factor,
+)
+from dynax.operators.operational import (
+    OperationalSpace as OperationalSpace,
+    free_accelerations as free_accelerations,
+    operational_space as operational_space,
+)
+from dynax.operators.sensitivity import (
+    Sensitivities as Sensitivities,
+    sensitivities as sensitivities,
+)
+from dynax.operators.spatial import (
+    SpatialOperators as SpatialOperators,
+    spatial_operators as spatial_operators,
+)
+
+# Other routes to the same acceleration, sparse factors
 from dynax.routes.assembly import forward_dynamics_by_assembly as forward_dynamics_by_assembly
 from dynax.routes.divide_and_conquer import divide_and_conquer_dynamics as divide_and_conquer_dynamics
-from dynax.routes.forward_dynamics import forward_dynamics as forward_dynamics
-from dynax.simulate import AbstractStepper as AbstractStepper
-from dynax.simulate import ExplicitEuler as ExplicitEuler
-from dynax.simulate import Heun as Heun
-from dynax.simulate import ImplicitMidpoint as ImplicitMidpoint
-from dynax.simulate import RungeKutta4 as RungeKutta4
-from dynax.simulate import SemiImplicitEuler as SemiImplicitEuler
-from dynax.simulate import Trajectory as Trajectory
-from dynax.simulate import Variational as Variational
-from dynax.simulate import batch as batch
-from dynax.simulate import diffrax_term as diffrax_term
-from dynax.simulate import rollout as rollout
-from dynax.simulate import solve as solve
-from dynax.simulate import step as step
-from dynax.spatial import ArticulatedInertia as ArticulatedInertia
-from dynax.spatial import Force as Force
-from dynax.spatial import Motion as Motion
-from dynax.spatial import RigidInertia as RigidInertia
-from dynax.spatial import Rotation as Rotation
-from dynax.spatial import SpatialInertia as SpatialInertia
-from dynax.spatial import Transform as Transform
-from dynax.spatial import classical_acceleration as classical_acceleration
-from dynax.spatial import spatial_acceleration as spatial_acceleration
+from dynax.linear.ltl import (
+    SparseFactor as SparseFactor,
+    factor_ltdl as factor_ltdl,
+    factor_ltl as factor_ltl,
+    sparse_product as sparse_product,
+)
+
+__version__ = _version("dynax")

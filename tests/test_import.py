@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+
+import dynax as dx
 
 # Dependencies are imported first: what they do to the process is not ours. The platform does not exist, so that any use
 # of a backend fails; the last lines prove that it would.
@@ -51,3 +55,12 @@ def test_import_changes_nothing_and_starts_no_backend():
     assert run.returncode == 0, run.stderr
     assert run.stdout == ""
     assert run.stderr == ""
+
+
+def test_the_version_is_one():
+    root = Path(__file__).resolve().parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert dx.__version__ == project["version"]
+    assert f"\nversion: {dx.__version__}\n" in cited
+    assert (Path(dx.__file__).parent / "py.typed").exists()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec

@@ -16,6 +16,7 @@ def scan(step: Callable, start: Any, xs: Any, *, reverse: bool = False) -> tuple
     Within `jax.shard_map` a carry must vary over the same devices in every step, the first one included.
     """
     if jax.sharding.get_abstract_mesh().manual_axes:
-        nothing = sum(jnp.zeros_like(x, shape=(), dtype=jnp.float32) for x in jax.tree.leaves((start, xs)))
+        zeros = [jnp.zeros_like(x, shape=(), dtype=jnp.float32) for x in jax.tree.leaves((start, xs))]
+        nothing = sum(zeros, jnp.zeros(()))
         start = jax.tree.map(lambda x: x + nothing.astype(x.dtype), start)
     return lax.scan(step, start, xs, reverse=reverse)

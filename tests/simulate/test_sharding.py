@@ -95,7 +95,8 @@ for name, function, args in (("shard_map", jax.vmap(fd, in_axes=(None, 0, 0, 0))
 
 odd = tuple(x[:-1] for x in state)
 cores = dx.batch(fd, tile=3)(model, *odd)
-everywhere = {"sharding": [len(cores.sharding.device_set)], "error": float(np.abs(np.asarray(cores) - expected[:-1]).max())}
+error = float(np.abs(np.asarray(cores) - expected[:-1]).max())
+everywhere = {"sharding": [len(cores.sharding.device_set)], "error": error}
 stays = dx.batch(fd)(model, *jax.device_put(odd, jax.devices()[3]))
 everywhere["committed"] = [device.id for device in stays.sharding.device_set]
 

@@ -1,0 +1,55 @@
+"""Whether arrays are a state at all."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from dynax.model.checks import as_state
+from dynax.model.configuration import normalize
+from dynax.model.kinds import for_models
+from dynax.model.model import Model
+
+# Quaternions from files have some seven digits; a norm that is off by more shows in every result.
+ROUNDING = 1e-4
+
+
+@for_models
+def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple[jax.Array, jax.Array | None]:
+    """`(q, v)` as they are, or an error that names the joint whose numbers are no state.
+
+    Functions of dynax take configurations at their word: quaternions that are not of unit length give other results,
+    and zeros, which are no rotation, NaN. Ask here where states come from outside.
+
+    **Arguments:** `q`: configuration, shape `(nq,)`. `v`: velocity, shape `(nv,)`, or `None`.
+
+    **Raises:** `ValueError`, outside of `jax.jit` at once. Inside, `jax.errors.JaxRuntimeError` with the same words
+    when the program runs (`equinox.filter_jit` shows them alone); use what is returned, or the check is dropped.
+    """
+    q, v = as_state(model, q=q, v=v)
+    topology, names = model.topology, model.joint_names
+    nearest = normalize(model, q)
+    at_q, at_v = (np.repeat(np.arange(len(names)), np.diff(start)) for start in (topology.q_start, topology.v_start))
+    faults = [
+        (at_q, ~jnp.isfinite(q), "`q` of joint {!r} is not finite"),
+        (
+            at_q,
+            jnp.isfinite(q) & ~(jnp.abs(q - nearest) <= ROUNDING),
+            "the quaternion of joint {!r} is not of unit length: dx.normalize(model, q) makes it so, and "
+            "dx.neutral(model) is a configuration to start from",
+        ),
+    ]
+    if v is not None:
+        faults.append((at_v, ~jnp.isfinite(v), "`v` of joint {!r} is not finite"))
+    wrong = jnp.concatenate([found for _, found, _ in faults])
+    messages = [f"model {model.name!r}: " + text.format(names[k]) for at, _, text in faults for k in at]
+    if not messages:
+        return q, v
+    if not isinstance(wrong, Tracer):
+        if wrong.any():
+            raise ValueError(messages[int(np.argmax(wrong))])
+        return q, v
+    return eqx.branched_error_if((q, v), wrong.any(), jnp.argmax(wrong), messages)
