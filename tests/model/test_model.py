@@ -134,6 +134,49 @@ def test_replace():
     assert float(model.at_time(2.5).time) == 2.5
 
 
+@pytest.mark.parametrize(
+    ("leaves", "words"),
+    [
+        ({"mass": jnp.ones(3)}, r"`mass` has shape \(3,\), expected \(2,\) in model 'pair'"),
+        ({"mass": [1.0] * 7}, r"`mass` has shape \(7,\)"),
+        ({"mass": jnp.ones((2, 5))}, r"`mass` has shape \(2, 5\)"),
+        ({"gravity": 0}, r"`gravity` has shape \(\), expected \(3,\)"),
+        ({"mass": "heavy"}, "`mass` must be an array of numbers, got 'heavy'"),
+        ({"mass": None}, "`mass` must be an array of numbers"),
+        ({"placements": np.eye(3)}, "`placements` must be a Transform"),
+        ({"placements": Transform()}, r"`placements.rotation` has shape \(3, 3\), expected \(2, 3, 3\)"),
+        ({"frames": Transform(np.eye(3)[None], np.zeros((2, 3)))}, r"`frames.rotation` has shape \(1, 3, 3\)"),
+    ],
+)
+def test_replace_refuses_what_does_not_fit(leaves, words):
+    with pytest.raises(ValueError, match=words):
+        pair().build().replace(**leaves)
+
+
+def test_replace_takes_numbers_batches_and_tracers():
+    model = pair().build()
+    for mass in ([3, 4], (3.0, 4.0), np.array([3, 4]), jnp.array([3, 4])):
+        changed = model.replace(mass=mass)
+        assert isinstance(changed.mass, jax.Array)
+        assert changed.mass.dtype == jnp.float64
+        np.testing.assert_array_equal(changed.mass, [3.0, 4.0])
+    assert model.replace(mass=jnp.ones(2, jnp.float32)).mass.dtype == jnp.float32
+    assert model.replace(mass=jnp.ones((5, 4, 2)), time=jnp.ones(7)).mass.shape == (5, 4, 2)
+    poses = Transform(jnp.tile(model.placements.rotation, (5, 1, 1, 1)), jnp.zeros((5, 2, 3)))
+    assert model.replace(placements=poses).placements.translation.shape == (5, 2, 3)
+    shapes = jax.eval_shape(lambda m: m, model)
+    assert shapes.replace(mass=jax.ShapeDtypeStruct((9, 2), jnp.float32)).mass.shape == (9, 2)
+
+    @jax.jit
+    @jax.vmap
+    def total(mass):
+        return model.replace(mass=mass, gravity=(0, 0, mass[0])).mass.sum()
+
+    np.testing.assert_array_equal(total(jnp.array([[1.0, 2.0], [3.0, 4.0]])), [3.0, 7.0])
+    with pytest.raises(ValueError, match=r"expected \(2,\)"):
+        total(jnp.ones((2, 3)))
+
+
 @pytest.mark.spec("RBDA-4.6-MODEL")
 def test_a_model_is_a_pytree():
     model = pair().build()
