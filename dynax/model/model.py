@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dynax.joints import AbstractJoint
 from dynax.model.numbers import number_shapes
-from dynax.model.structure import Finding, Structure, close_names
+from dynax.model.structure import WORLD, Finding, Structure, close_names
 from dynax.spatial import Transform
 from dynax.topology import Topology
 
@@ -166,6 +166,8 @@ class Model:
 
     def locate(self, name: str) -> tuple[int, Transform | None]:
         """The body (-1: the world) a body or frame name stands for, and the frame's pose in it (`None`: the body's)."""
+        if name == WORLD:
+            return -1, Transform.identity()
         if name in self.structure.body_index:
             return self.structure.body_index[name], None
         if name in self.structure.frame_index:
