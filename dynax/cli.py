@@ -15,13 +15,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "demo", help="check, roll out, optimise and identify a robot, and draw a page of figures"
     )
     demo.add_argument("file", nargs="?", help="a URDF or MJCF; default: the seven-joint arm that comes with dynax")
+    _add_root(demo)
     demo.add_argument("--output", default="dynax_demo.png", help="where the figures go (default: %(default)s)")
     demo.add_argument("--quick", action="store_true", help="fewer steps, for a smoke test")
     check = commands.add_parser("check", help="print the tree of a robot, its totals and what is odd about the file")
     check.add_argument("file", help="a URDF or MJCF")
-    check.add_argument("--root", choices=("fixed", "free"), default="fixed", help="how a URDF's root link is held")
+    _add_root(check)
     options = parser.parse_args(arguments)
     return _demo(options) if options.command == "demo" else _check(options)
+
+
+def _add_root(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--root", choices=("fixed", "free"), default="fixed", help="how a URDF's root link is held")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -30,7 +35,7 @@ def _demo(options: argparse.Namespace) -> int:
     try:
         from dynax.demo import run
 
-        return 0 if run(options.file, output=options.output, quick=options.quick) else 1
+        return 0 if run(options.file, root=options.root, output=options.output, quick=options.quick) else 1
     except ModelError as error:
         print(f"error: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:

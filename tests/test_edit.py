@@ -235,3 +235,26 @@ def test_a_joint_that_is_held_embeds():
     np.testing.assert_allclose(found[0], closed.a[held.v_slice("b")][0], rtol=1e-12)
     own = jnp.delete(q, held.q_slice("c").start)
     np.testing.assert_allclose(dx.forward_dynamics(welded, own, v, tau), found, rtol=1e-12)
+
+
+def test_cycles_of_gears_are_reported():
+    """Two joints that mimic one another by unequal ratios can only stand where both agree."""
+
+    def cycle(*ratios, offset=0.0):
+        builder = dx.ModelBuilder()
+        for k in range(len(ratios)):
+            builder.body(f"b{k}", joint=dx.Revolute(), inertia=link(k), joint_name=f"j{k}")
+        for k, ratio in enumerate(ratios):
+            builder.gear(f"j{k}", f"j{(k + 1) % len(ratios)}", ratio=ratio, offset=offset)
+        return [str(finding) for finding in builder.build().report if "gear" in finding.element]
+
+    (text,) = cycle(2.0, 3.0)
+    assert text.startswith("gear of joint 'j0': 'j0' follows 'j1' follows 'j0', by ratios whose product is 6")
+    assert "hold these joints" in text
+    (text,) = cycle(2.0, 0.5)
+    assert "redundant" in text
+    (text,) = cycle(2.0, 0.5, offset=1.0)
+    assert "no position meets all" in text
+    (text,) = cycle(1.0, 1.0, 2.0)
+    assert "product is 2" in text
+    assert not [finding for finding in trains().build().report if "gear" in finding.element]

@@ -62,13 +62,14 @@ def forward_kinematics(model: Model, q) -> Transform:
 def frame_pose(model: Model, q, name: str) -> Transform:
     """The pose of a body or frame in the world: `.rotation (3, 3)`, `.translation (3,)` [m].
 
-    Raises `KeyError`, with near names, for a name the model does not have.
+    **Arguments:** `q`: configuration, shape `(nq,)`; `name`: of a body or frame, or `"world"`. `KeyError`, with near
+    names, for a name the model does not have.
     """
     body, pose = model.locate(name)
     if body < 0:
         dtype = as_state(model, q=q)[0].dtype
         assert pose is not None
-        return Transform(pose.rotation.astype(dtype), pose.translation.astype(dtype))
+        return Transform(jnp.asarray(pose.rotation, dtype), jnp.asarray(pose.translation, dtype))
     poses = forward_kinematics(model, q)
     own = Transform(poses.rotation[body], poses.translation[body])
     if pose is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dynax as dx
+from dynax.demo.progress import Progress
 from dynax.demo.setting import Setting
 
 LONGEST_STEP = 0.3
@@ -31,7 +31,7 @@ class Masses:
         return float(np.max(np.abs(masses / self.true - 1.0), where=self.visible, initial=0.0))
 
 
-def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str], None]) -> Masses:
+def identify(setting: Setting, steps: int, progress: Progress) -> Masses:
     """Gauss-Newton on the logarithms of the masses, damped and by steps of bounded length, since a motion says little
     about the first links of an arm; the Jacobian is exact, through every step of the rollout."""
     model, q0 = setting.model, setting.posture
@@ -53,7 +53,6 @@ def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str]
     def misfit(logs):
         return motion(logs) - measured
 
-    @jax.jit
     def improve(logs, damping):
         slope = jax.jacfwd(misfit)(logs)
         normal = slope.T @ slope
@@ -65,13 +64,15 @@ def identify(setting: Setting, steps: int, iterations: int, tick: Callable[[str]
     logs, damping = truth, 1e-2
     residuals = [float(jnp.sqrt(jnp.mean(misfit(logs) ** 2)))]
     norms = jnp.ones(len(bodies))
-    for _ in range(iterations):
-        trial, norms = improve(logs, damping)
+    step = jax.jit(improve).lower(logs, damping).compile()
+    progress.start()
+    for _ in range(progress.most):
+        trial, norms = step(logs, damping)
         residual = float(jnp.sqrt(jnp.mean(misfit(trial) ** 2)))
         better = residual < residuals[-1]
         logs, damping = (trial, damping / 100.0) if better else (logs, damping * 10.0)
         residuals.append(residual if better else residuals[-1])
-        tick(f"motion misfit {residuals[-1]:.1e} rad")
+        progress.tick(f"motion misfit {residuals[-1]:.1e} rad")
         if residuals[-1] < 1e-12:
             break
     mass = np.asarray(model.mass)[bodies]

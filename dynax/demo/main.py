@@ -12,21 +12,26 @@ import dynax as dx
 from dynax.demo.batch import run_batch
 from dynax.demo.checks import check
 from dynax.demo.identify import identify
-from dynax.demo.page import draw
+from dynax.demo.page import check_output, draw
+from dynax.demo.progress import Progress
 from dynax.demo.reach import reach
 from dynax.demo.setting import prepare
 
 
-def run(source: str | None = None, *, output: str = "dynax_demo.png", quick: bool = False) -> bool:
+def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_demo.png", quick: bool = False) -> bool:
     """Run all parts on a robot (default: the seven-joint arm that comes with dynax); whether everything succeeded.
+
+    **Arguments:** `source`, `root`: what `dx.load` takes; `output`: where the figures go, `ModelError` at once where
+    they cannot; `quick`: fewer steps.
 
     It computes in float64, so it switches JAX to 64 bits: call it in a process of its own.
     """
-    from tqdm import tqdm
+    import tqdm  # noqa: F401  # missing, it is to be missed before the work
 
+    check_output(Path(output))
     jax.config.update("jax_enable_x64", True)
     begin = time.perf_counter()
-    model = dx.load(source) if source else load_arm()
+    model = dx.load(source, root=root) if source else load_arm(root)
     print(model)
     for finding in model.report:
         print(f"  note: {finding}")
@@ -48,14 +53,14 @@ def run(source: str | None = None, *, output: str = "dynax_demo.png", quick: boo
     )
 
     print("\n3. Torques that bring the hand to a target, by gradient through the rollout")
-    with tqdm(total=60 if quick else 400, unit="step") as bar:
-        reached = reach(setting, 100, bar.total, 15.0 if quick else 45.0, lambda text: _tick(bar, text))
+    with Progress(60 if quick else 400) as progress:
+        reached = reach(setting, 100, 15.0 if quick else 45.0, progress)
     before, after = 1e3 * reached.distances[0], 1e3 * reached.distances[-1]
     print(f"   the hand ends {after:.1f} mm from the target, {before:.0f} mm before")
 
     print("\n4. Link masses from a motion, by gradient through the rollout")
-    with tqdm(total=6 if quick else 12, unit="step") as bar:
-        masses = identify(setting, 60 if quick else 100, bar.total, lambda text: _tick(bar, text))
+    with Progress(6 if quick else 12) as progress:
+        masses = identify(setting, 60 if quick else 100, progress)
     hidden = [name for name, visible in zip(masses.names, masses.visible, strict=True) if not visible]
     print(f"   largest error {masses.error(masses.perturbed):.0%} before, {masses.error(masses.recovered):.1e} after")
     if hidden:
@@ -66,11 +71,6 @@ def run(source: str | None = None, *, output: str = "dynax_demo.png", quick: boo
     return checks.energy_drift < 1e-6 and (quick or reached.reached) and masses.error(masses.recovered) < 1e-3
 
 
-def load_arm() -> dx.Model:
+def load_arm(root: str = "fixed") -> dx.Model:
     """The seven-joint arm that comes with dynax."""
-    return dx.load(resources.files("dynax").joinpath("models/arm7.urdf").read_text())
-
-
-def _tick(bar, text: str) -> None:
-    bar.set_postfix_str(text)
-    bar.update()
+    return dx.load(resources.files("dynax").joinpath("models/arm7.urdf").read_text(), root=root)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
+import dynax as dx
 from dynax.demo.batch import Throughput
 from dynax.demo.checks import Checks
 from dynax.demo.identify import Masses
 from dynax.demo.reach import Reach
 
 BEFORE, AFTER, TARGET = "#b0b7c3", "#2563eb", "#dc2626"
+
+
+def check_output(path: Path) -> None:
+    """`ModelError` where the page could not be written: known before the work, not after it."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds, hint = sorted(FigureCanvasBase.get_supported_filetypes()), "choose another --output"
+    if not path.parent.is_dir():
+        raise dx.ModelError("its folder does not exist", file=str(path), hint=f"make the folder, or {hint}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise dx.ModelError("cannot be written", file=str(path), hint=hint)
+    if path.suffix and path.suffix[1:].lower() not in kinds:
+        raise dx.ModelError(f"no such kind of picture, of {', '.join(kinds)}", file=str(path), hint=hint)
 
 
 def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reach, masses: Masses) -> None:
@@ -34,6 +49,7 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
 
     axes = figure.add_subplot(2, 3, 2, projection="3d")
     axes.scatter(*batch.hands.T, s=3, color=AFTER, alpha=0.5)
+    _few_ticks(axes)
     axes.set_title(f"hands of {batch.robots} robots, {batch.steps_per_second:,.0f} steps/s")
 
     axes = figure.add_subplot(2, 3, 3, projection="3d")
@@ -41,6 +57,7 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     axes.plot(*reached.path_after.T, color=AFTER, label="after")
     axes.scatter(*reached.target, color=TARGET, label="target")
     axes.set_aspect("equal")
+    _few_ticks(axes)
     axes.set_title("path of the hand [m]")
     axes.legend(frameon=False, loc="upper left")
 
@@ -68,3 +85,13 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     axes.legend(frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _few_ticks(axes) -> None:
+    """Labels that have room: some four on the longest side of a box in perspective, fewer on its short ones."""
+    from matplotlib.ticker import MaxNLocator
+
+    sizes = axes.get_box_aspect()
+    for axis, size in zip((axes.xaxis, axes.yaxis, axes.zaxis), sizes, strict=True):
+        axis.set_major_locator(MaxNLocator(max(1, round(4 * size / max(sizes)))))
+    axes.tick_params(labelsize=7, pad=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 import optax
 
 import dynax as dx
+from dynax.demo.progress import Progress
 from dynax.demo.setting import Setting
 
 KNOTS = 10
@@ -32,7 +32,7 @@ class Reach:
         return bool(self.distances[-1] < 0.01)
 
 
-def reach(setting: Setting, steps: int, iterations: int, seconds: float, tick: Callable[[str], None]) -> Reach:
+def reach(setting: Setting, steps: int, seconds: float, progress: Progress) -> Reach:
     """Adam on the knots of a piecewise linear torque trajectory, until the hand is within 5 mm or time is up."""
     model, q0, dt = setting.model, setting.posture, setting.dt
     swing = jnp.where(setting.actuated, 0.6 * jnp.cos(jnp.arange(model.nv)), 0.0)
@@ -57,19 +57,21 @@ def reach(setting: Setting, steps: int, iterations: int, seconds: float, tick: C
 
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))
 
-    @jax.jit
     def improve(knots, memory):
         (_, distance), slope = jax.value_and_grad(loss, has_aux=True)(knots)
         change, memory = optimiser.update(slope, memory)
         return optax.apply_updates(knots, change), memory, distance
 
     knots = start = jnp.zeros((KNOTS, model.nv))
-    memory, distances, begin = optimiser.init(knots), [], time.perf_counter()
-    for _ in range(iterations):
+    memory, distances = optimiser.init(knots), []
+    step = jax.jit(improve).lower(knots, memory).compile()
+    progress.start()
+    begin = time.perf_counter()
+    for _ in range(progress.most):
         best = knots
-        knots, memory, distance = improve(knots, memory)
+        knots, memory, distance = step(knots, memory)
         distances.append(float(distance))
-        tick(f"hand {1e3 * distances[-1]:.1f} mm from the target")
+        progress.tick(f"hand {1e3 * distances[-1]:.1f} mm from the target")
         if distances[-1] < 0.005 or time.perf_counter() - begin > seconds:
             break
     hand = jax.jit(jax.vmap(setting.hand_position))

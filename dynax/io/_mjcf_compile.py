@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,20 +55,53 @@ def compile_mjcf(text: str | bytes, file: str | None) -> Compiled:
     """
     mujoco = import_mujoco()
     needed: dict[str, str] = {}
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
+    with _heard(mujoco) as messages:
         try:
             if file is not None and Path(file).is_file():
                 spec = mujoco.MjSpec.from_file(file)
             else:
                 spec = mujoco.MjSpec.from_string(text if isinstance(text, str) else text.decode("utf-8"))
+            _scale_axes(spec, file)
             needed = _drop_assets(mujoco, spec)
             spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE  # simulates every muscle, which we do not use
             compiled = spec.compile()
-        except (ValueError, UnicodeDecodeError) as error:
-            raise _translated(str(error), file, needed) from None
-    messages = dict.fromkeys(" ".join(str(w.message).split()) for w in heard)
-    return Compiled(compiled, spec.modelname, tuple(messages))
+        except ModelError:
+            raise
+        except Exception as error:  # a foreign compiler: whatever it raises is about the file
+            raise _translated(str(error) or type(error).__name__, file, needed) from None
+    return Compiled(compiled, spec.modelname, tuple(dict.fromkeys(" ".join(m.split()) for m in messages)))
+
+
+@contextmanager
+def _heard(mujoco: Any) -> Iterator[list[str]]:
+    """What MuJoCo has to say, which it would otherwise print and write to a log where the user stands."""
+    messages: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(messages.append)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield messages
+        messages.extend(str(w.message) for w in caught)
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _scale_axes(spec: Any, file: str | None) -> None:
+    """MuJoCo divides axes by their length, whose square is not a number for axes of 1e200."""
+    for joint in spec.joints:
+        largest = np.max(np.abs(joint.axis))
+        if not np.isfinite(largest):
+            line = _LINE.search(joint.info or "")
+            raise ModelError(
+                f"its axis {np.asarray(joint.axis).tolist()} is not finite",
+                element=f"joint '{joint.name}'",
+                file=file,
+                line=int(line.group(1)) if line else None,
+                hint='give a direction such as axis="0 0 1"',
+            )
+        if largest > 1e100:
+            joint.axis = joint.axis / largest
 
 
 def _drop_assets(mujoco: Any, spec: Any) -> dict[str, str]:

@@ -16,13 +16,16 @@ _PASSED = ((b"<!--", b"-->"), (b"<?", b"?>"), (b"<!", b">"))
 _TAG = re.compile(rb"<!|<\?|<[ \t\r\n]*([A-Za-z_][\w.-]*)")
 
 
-def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
+def load(source: str | os.PathLike, *, root: str = "fixed", isolate: bool = False) -> Model:
     """Load a URDF, an MJCF or what `dx.save` wrote, told apart by its content.
 
     **Arguments:**
 
     - `source`: a path, or the XML text itself.
-    - `root`: for a URDF, whether its root link is `"fixed"` to the world or `"free"`. Other files say so themselves.
+    - `root`: for a URDF, whether its root link is `"fixed"` to the world or `"free"`. Other files say so themselves,
+      and refuse `"free"`.
+    - `isolate`: for an MJCF of a stranger, to run MuJoCo's compiler in a process of its own, for at most a minute:
+      there are files that crash it, or keep it busy. It takes some seconds more; the other readers need no such care.
 
     No mesh, no ROS and no network is needed; MJCF needs the `mujoco` package (`pip install "dynax[mjcf]"`). What cannot
     be read raises `dx.ModelError` with file, line, element, reason and remedy; what was odd but could be loaded is
@@ -34,12 +37,19 @@ def load(source: str | os.PathLike, *, root: str = "fixed") -> Model:
     if text.lstrip()[:1] in ("{", b"{"):
         from dynax.io.save import read_saved
 
+        _refuse_root(root, "a saved model", "save the model that was loaded with root='free'", file)
         return read_saved(text, file=file)
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         from dynax.io.mjcf import read_mjcf
 
-        return _built(read_mjcf(text, file=file), file)
+        _refuse_root(root, "an MJCF", "give its root body a <freejoint/>", file)
+        return _built(read_mjcf(text, file=file, isolate=isolate), file)
     return _built(read_urdf(text, file=file, root=root), file)
+
+
+def _refuse_root(root: str, kind: str, hint: str, file: str | None) -> None:
+    if root == "free":
+        raise ModelError(f"root='free' is for URDFs; {kind} says itself how its root is held", file=file, hint=hint)
 
 
 def _built(builder: ModelBuilder, file: str | None) -> Model:

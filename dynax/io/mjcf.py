@@ -31,6 +31,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import compile_mjcf, import_mujoco
 from dynax.io._mjcf_equality import add_equalities
 from dynax.io._mjcf_pose import matrix_of, pose_of, transform
@@ -44,18 +45,19 @@ from dynax.model.builder import WORLD, ModelBuilder
 from dynax.spatial import SpatialInertia, Transform
 
 
-def read_mjcf(text: str | bytes, *, file: str | None) -> ModelBuilder:
+def read_mjcf(text: str | bytes, *, file: str | None, isolate: bool = False) -> ModelBuilder:
     """A `ModelBuilder` filled from an MJCF; its `.build()` makes the model.
 
     **Arguments:**
 
     - `text`: the MJCF itself, as text or as the bytes of the file.
     - `file`: where it came from: includes and assets are sought beside it. `None` for text without a file.
+    - `isolate`: whether MuJoCo's compiler runs in a process of its own, with a limit of time.
 
     Bodies keep MuJoCo's order, so `q` is MuJoCo's `qpos`; `v` differs from `qvel` at free joints only, see
     `dx.MujocoConverter`. Raises `ModelError`, with MuJoCo's words for what its compiler objects to.
     """
-    mj_model, name, warnings = compile_mjcf(text, file)
+    mj_model, name, warnings = (compile_apart if isolate else compile_mjcf)(text, file)
     source = _Source(mj_model, body_names(mj_model), joint_names(mj_model))
     disabled = import_mujoco().mjtDisableBit
     gravity = np.zeros(3) if source.off(disabled.mjDSBL_GRAVITY) else mj_model.opt.gravity

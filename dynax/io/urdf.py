@@ -24,7 +24,8 @@ has one meaning is loaded as written and noted in the model's report.
 | rotational inertia without mass, or mass without it | as written, noted |
 | inertia that is indefinite or against the triangle inequality | as written, noted by the builder |
 | no `<inertial>` | a massless link |
-| `<visual>`, `<collision>`, `<material>`, `<gazebo>`, `<transmission>`, `<ros2_control>` | ignored, unread |
+| `<visual>`, `<collision>` | ignored, unread; one note with their numbers |
+| `<material>`, `<gazebo>`, `<transmission>`, `<ros2_control>` | ignored, unread |
 | `<sensor>`, `<calibration>`, `<safety_controller>` | ignored, unread |
 | any other element or attribute of the robot, its links and joints | ignored, one note for each kind |
 
@@ -98,6 +99,7 @@ def read_urdf(text: str | bytes, *, file: str | None, root: str = "fixed") -> Mo
         builder.note(robot.label, "has no name", line=robot.line)
     for joint in depth_first(tree, _joints_of_the_world(builder, tree, free=root == "free")):
         _add_body(builder, tree, joint)
+    _note_geometry(builder, robot)
     _note_unknown(builder, robot)
     return builder
 
@@ -311,6 +313,15 @@ def _couple(builder: ModelBuilder, tree: Tree, joint: Joint) -> None:
 
 
 # What the reader does not use, and how it speaks.
+
+
+def _note_geometry(builder: ModelBuilder, robot: Element) -> None:
+    """One note for all shapes: who expects contact or pictures learns here that there are none."""
+    found = [child for link in robot.all("link") for child in link.children if child.tag in ("visual", "collision")]
+    if found:
+        counts = Counter(child.tag for child in found)
+        what = " and ".join(f"{counts[tag]} <{tag}>" for tag in ("visual", "collision") if counts[tag])
+        builder.note("geometry", f"not used by dynax: {what}", line=found[0].line)
 
 
 def _note_unknown(builder: ModelBuilder, robot: Element) -> None:

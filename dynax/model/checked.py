@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.errors import ModelError
+from dynax.model.gears import gear_cycles
 from dynax.model.model import Model
 from dynax.model.numbers import POSES, check_numbers, narrowed, number_shapes, without_subnormal
 from dynax.model.structure import WORLD, Structure, close_names
@@ -29,6 +30,7 @@ def model_of(structure: Structure, numbers: Mapping[str, np.ndarray], dtypes: Ma
     kept = {name: narrowed(number, dtypes[name]) for name, number in numbers.items()}
     findings = check_numbers(structure, numbers, kept)
     if all(numbers[name].shape == shape for name, shape in number_shapes(structure).items()):
+        findings += gear_cycles(structure, numbers)
         findings += unresisted(structure, {name: without_subnormal(numbers[name], kept[name]) for name in numbers})
     new = dict.fromkeys(finding for finding in findings if finding not in structure.report)
     if new:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.model.model import Model
+from dynax.model.numbers import POSES
 
 
 def as_state(model: Model, **arrays: Any) -> list[Any]:
@@ -17,6 +18,7 @@ def as_state(model: Model, **arrays: Any) -> list[Any]:
     The type is that of the arrays, so float32 states give float32 results whatever the model holds. Names decide the
     shape: `q...` is `(nq,)`, `external` is `(n, 6)`, everything else `(nv,)`.
     """
+    refuse_batched(model)
     given = {name: value for name, value in arrays.items() if value is not None}
     dtype = jnp.result_type(*(_kind(value) for value in given.values()))
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -35,6 +37,36 @@ def as_state(model: Model, **arrays: Any) -> list[Any]:
             )
         results.append(array)
     return results
+
+
+# The axes of each leaf when it is not batched.
+_NDIM = {
+    "gravity": 1, "time": 0, "joint_parameters": 1, "mass": 1, "com": 2, "inertia": 2, "armature": 1, "damping": 1,
+    "friction_loss": 1, "friction_velocity": 0, "stiffness": 1, "spring_reference": 1, "loop_parameters": 1,
+    "coupling_ratio": 1, "coupling_offset": 1,
+}  # fmt: skip
+
+
+def refuse_batched(model: Model) -> None:
+    """`ValueError` for a model whose leaves have batch axes: functions take one model, `jax.vmap` takes many apart."""
+    if not isinstance(model, Model):
+        return
+    for name, ndim in _NDIM.items():
+        leaf = getattr(model, name)
+        if getattr(leaf, "ndim", ndim) != ndim:
+            _refuse(name, leaf.shape[: leaf.ndim - ndim])
+    for name in POSES:
+        leaf = getattr(model, name).translation
+        if getattr(leaf, "ndim", 2) != 2:
+            _refuse(name, leaf.shape[:-2])
+
+
+def _refuse(name: str, batch: tuple[int, ...]) -> None:
+    raise ValueError(
+        f"the model's leaf `{name}` has batch axes {batch}, and a function takes one model: "
+        "for a batch use jax.vmap over the leaf, as in jax.vmap(lambda x: f(model.replace("
+        f"{name}=x), q))"
+    )
 
 
 def _kind(value: Any):

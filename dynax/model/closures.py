@@ -218,6 +218,12 @@ def checked_pose(placement: Transform | None, label: str) -> Transform:
     """A pose in numbers, or the identity."""
     if placement is None:
         return Transform.identity()
+    if not isinstance(placement, Transform):
+        raise ModelError(
+            f"`placement` is {placement!r}, not a Transform",
+            element=label,
+            hint="write dx.Transform.from_translation((x, y, z)), or dx.Transform(rotation, translation)",
+        )
     rotation = np.asarray(placement.rotation, dtype=np.float64)
     translation = np.asarray(placement.translation, dtype=np.float64)
     if rotation.shape != (3, 3) or translation.shape != (3,):

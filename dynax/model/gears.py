@@ -1,4 +1,4 @@
-"""What is left of gears when some of their joints are fixed."""
+"""Chains of gears: those that close on themselves, and what is left when some of their joints are fixed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from dynax.errors import ModelError
 from dynax.model.closures import GearRecord
+from dynax.model.structure import Finding, Structure
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,44 @@ def _turned(gear: GearRecord, value: float, taken: set[str]) -> GearRecord:
         gear.sources[:k] + gear.sources[k + 1 :],
         tuple(-r / gear.ratios[k] for r in gear.ratios[:k] + gear.ratios[k + 1 :]),
         (value - gear.offset) / gear.ratios[k],
+    )
+
+
+def gear_cycles(structure: Structure, numbers: Mapping[str, np.ndarray]) -> list[Finding]:
+    """A finding for each cycle of gears, such as two joints that mimic one another: it leaves the joints no freedom.
+
+    **Arguments:** `numbers`: float64 and not batched, by the names of `dynax.model.numbers.number_shapes`.
+    """
+    follows: dict[str, tuple[str, float, float]] = {}
+    ratios, offsets = iter(numbers["coupling_ratio"]), iter(numbers["coupling_offset"])
+    for (joint, *sources), function in zip(structure.couplings, structure.coupling_functions, strict=True):
+        own = [float(next(ratios)) for _ in range(len(sources) if function is None else 1)]
+        offset = float(next(offsets))
+        if function is None and len(sources) == 1:
+            follows[joint] = (sources[0], own[0], offset)
+    findings, settled = [], set()
+    for joint in follows:
+        path: dict[str, None] = {}
+        while joint in follows and joint not in settled and joint not in path:
+            path[joint] = None
+            joint = follows[joint][0]
+        if joint in path:
+            cycle = list(path)[list(path).index(joint) :]
+            findings.append(Finding(f"gear of joint {joint!r}", _of_cycle(cycle, follows)))
+        settled.update(path)
+    return findings
+
+
+def _of_cycle(cycle: list[str], follows: Mapping[str, tuple[str, float, float]]) -> str:
+    """What becomes of joints that follow one another in a ring: `q = ratio q + offset`, once around."""
+    ratio, offset = 1.0, 0.0
+    for joint in cycle:
+        _, own, shift = follows[joint]
+        offset += ratio * shift
+        ratio *= own
+    ring = " follows ".join(repr(joint) for joint in (*cycle[:8], *(["..."] if len(cycle) > 8 else []), cycle[0]))
+    if ratio != 1.0:
+        return f"{ring}, by ratios whose product is {ratio:g}: together they hold these joints where they are"
+    return f"{ring}: " + (
+        "one of these gears is redundant" if offset == 0.0 else "no position meets all of these gears"
     )

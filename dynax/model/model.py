@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from dynax.joints import AbstractJoint
-from dynax.model.structure import Finding, Structure, close_names
+from dynax.model.numbers import number_shapes
+from dynax.model.structure import WORLD, Finding, Structure, close_names
 from dynax.spatial import Transform
 from dynax.topology import Topology
 
@@ -163,6 +166,8 @@ class Model:
 
     def locate(self, name: str) -> tuple[int, Transform | None]:
         """The body (-1: the world) a body or frame name stands for, and the frame's pose in it (`None`: the body's)."""
+        if name == WORLD:
+            return -1, Transform.identity()
         if name in self.structure.body_index:
             return self.structure.body_index[name], None
         if name in self.structure.frame_index:
@@ -174,15 +179,47 @@ class Model:
     # Changing ----------------------------------------------------------------------------------------------------
 
     def replace(self, **leaves) -> Model:
-        """A model with some leaves replaced, such as `model.replace(mass=2 * model.mass)`."""
-        for name in leaves:
-            if name == "structure" or name not in _LEAVES:
+        """A model with some leaves replaced, such as `model.replace(mass=2 * model.mass)`.
+
+        A leaf is an array, list or number of the shape it has, with any batch axes in front: models that differ in some
+        leaves are one model with batch axes on these, for `jax.vmap` to take apart (`examples/batch_of_models.py`).
+        Whole numbers become floating ones. `ValueError` for names and shapes that do not fit; values are not looked at.
+        """
+        for name, value in leaves.items():
+            if name not in _LEAVES:
                 raise ValueError(close_names(name, _LEAVES, "leaf of a Model"))
+            leaves[name] = self._fitting(name, value)
         return dataclasses.replace(self, **leaves)
+
+    def _fitting(self, name: str, value: Any) -> Any:
+        present = getattr(self, name)
+        if not all(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(present, is_leaf=lambda x: x is None)):
+            return value  # a tree of the same structure that holds no arrays, such as the axes of a `vmap`
+        if not isinstance(present, Transform):
+            return self._fitting_array(name, present, value)
+        if not isinstance(value, Transform):
+            raise ValueError(f"`{name}` must be a Transform with `rotation` and `translation`, got {value!r}")
+        parts = {part: getattr(value, part) for part in ("rotation", "translation")}
+        return Transform(
+            **{p: self._fitting_array(f"{name}.{p}", getattr(present, p), part) for p, part in parts.items()}
+        )
+
+    def _fitting_array(self, name: str, present: Any, value: Any) -> Any:
+        if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.floating):
+            try:
+                value = jnp.asarray(value, present.dtype)
+            except (TypeError, ValueError):
+                raise ValueError(f"`{name}` must be an array of numbers, got {value!r}") from None
+        shape, own = tuple(value.shape), number_shapes(self.structure)[name]
+        if shape[len(shape) - len(own) :] != own:
+            raise ValueError(
+                f"`{name}` has shape {shape}, expected {own} in model {self.name!r}, or batch axes before it"
+            )
+        return value
 
     def at_time(self, time) -> Model:
         """The model with its driven joints where they stand at `time` [s]."""
-        return self.replace(time=jax.numpy.asarray(time, self.time.dtype))
+        return self.replace(time=jnp.asarray(time, self.time.dtype))
 
     def __repr__(self) -> str:
         from dynax.model.drawing import draw

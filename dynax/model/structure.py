@@ -112,6 +112,8 @@ class Structure:
 def close_names(name: str, known: Iterable[str], what: str) -> str:
     """The text of an error about an unknown name, with the nearest known ones."""
     known = tuple(known)
+    if not isinstance(name, str):
+        return f"a {what} goes by its name, a text, not by {name!r}"
     near = nearest_names(name, known, 3) or list(known[:3])
     listed = ", ".join(repr(n) for n in near) if near else "none"
     return f"no {what} named {name!r}; did you mean one of: {listed}?"

@@ -203,6 +203,86 @@ class SpatialInertia:
     def zero() -> SpatialInertia:
         return SpatialInertia(0.0)
 
+    # Solids of even density, axes along those of the body. `mass` [kg] or `density` [kg/m^3]: one of them.
+
+    @staticmethod
+    def box(
+        size: ArrayLike,
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+    ) -> SpatialInertia:
+        """A box with edges `size`, shape `(3,)` [m], its centre at `com`; give `mass` or `density`."""
+        x, y, z = _lengths("box", "size", size, 3)
+        m = _mass_of("box", x * y * z, mass, density)
+        return SpatialInertia(m, com, m / 12.0 * np.array([y * y + z * z, x * x + z * z, x * x + y * y]))
+
+    @staticmethod
+    def ellipsoid(
+        radii: ArrayLike,
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+    ) -> SpatialInertia:
+        """An ellipsoid with semi-axes `radii`, shape `(3,)` [m], its centre at `com`; give `mass` or `density`."""
+        x, y, z = _lengths("ellipsoid", "radii", radii, 3)
+        m = _mass_of("ellipsoid", 4.0 / 3.0 * np.pi * x * y * z, mass, density)
+        return SpatialInertia(m, com, m / 5.0 * np.array([y * y + z * z, x * x + z * z, x * x + y * y]))
+
+    @staticmethod
+    def sphere(
+        radius: float,
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+    ) -> SpatialInertia:
+        """A ball of a `radius` [m], its centre at `com`; give `mass` or `density`."""
+        (r,) = _lengths("sphere", "radius", radius, 1)
+        m = _mass_of("sphere", 4.0 / 3.0 * np.pi * r**3, mass, density)
+        return SpatialInertia(m, com, np.full(3, 0.4 * m * r * r))
+
+    @staticmethod
+    def cylinder(
+        radius: float,
+        length: float,
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+    ) -> SpatialInertia:
+        """A cylinder along z of a `radius` and a `length` [m], its centre at `com`; give `mass` or `density`.
+
+        `dx.Transform(rotation) @ inertia` turns it to another axis.
+        """
+        r, h = *_lengths("cylinder", "radius", radius, 1), *_lengths("cylinder", "length", length, 1)
+        m = _mass_of("cylinder", np.pi * r * r * h, mass, density)
+        across = m / 12.0 * (3.0 * r * r + h * h)
+        return SpatialInertia(m, com, (across, across, 0.5 * m * r * r))
+
+    @staticmethod
+    def capsule(
+        radius: float,
+        length: float,
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+    ) -> SpatialInertia:
+        """A cylinder along z with half a ball on each end; `length` [m] is that of the cylinder alone.
+
+        Its centre is at `com`; give `mass` or `density`.
+        """
+        r, h = *_lengths("capsule", "radius", radius, 1), *_lengths("capsule", "length", length, 1)
+        middle, ends = np.pi * r * r * h, 4.0 / 3.0 * np.pi * r**3
+        m = _mass_of("capsule", middle + ends, mass, density)
+        middle, ends = m * middle / (middle + ends), m * ends / (middle + ends)
+        # The centre of half a ball is 3/8 of the radius beyond its flat side.
+        across = middle / 12.0 * (3.0 * r * r + h * h) + ends * (0.4 * r * r + 0.25 * h * h + 0.375 * h * r)
+        return SpatialInertia(m, com, (across, across, (0.5 * middle + 0.4 * ends) * r * r))
+
     @staticmethod
     def from_parameters(parameters: ArrayLike) -> SpatialInertia:
         """From `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin; a massless body has its centre there."""
@@ -241,3 +321,25 @@ class SpatialInertia:
 
     def __repr__(self) -> str:
         return f"SpatialInertia(mass={self.mass:g}, com={self.com.tolist()}, inertia={self.inertia.tolist()})"
+
+
+def _lengths(shape: str, what: str, given: ArrayLike, count: int) -> tuple[float, ...]:
+    """Lengths of a solid [m], positive."""
+    lengths = np.asarray(given, dtype=np.float64)
+    if lengths.shape != ((count,) if count > 1 else ()):
+        wanted = f"{count} lengths" if count > 1 else "one length"
+        raise ValueError(f"SpatialInertia.{shape}: `{what}` must be {wanted}, got {given!r}")
+    if not np.all(np.isfinite(lengths) & (lengths > 0.0)):
+        raise ValueError(f"SpatialInertia.{shape}: `{what}` must be positive and finite, got {given!r}")
+    return tuple(float(x) for x in np.atleast_1d(lengths))
+
+
+def _mass_of(shape: str, volume: float, mass: float | None, density: float | None) -> float:
+    """The mass of a solid of which either the mass or the density is known."""
+    if (mass is None) == (density is None):
+        raise ValueError(f"SpatialInertia.{shape}: give either `mass` [kg] or `density` [kg/m^3]")
+    name, value = ("mass", mass) if density is None else ("density", density)
+    number = float(np.asarray(value))
+    if not (np.isfinite(number) and number >= 0.0):
+        raise ValueError(f"SpatialInertia.{shape}: `{name}` must be zero or positive, got {value!r}")
+    return number if density is None else number * float(volume)

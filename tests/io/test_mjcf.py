@@ -381,6 +381,79 @@ def test_errors_of_the_compiler(text, line, words):
     assert caught.value.line == line
 
 
+TURNS = "<mujoco><worldbody><body name='b'>\n<joint name='j' axis='{}'/><geom size='.1'/></body></worldbody></mujoco>"
+
+
+def test_an_axis_of_any_length_is_a_direction(tmp_path):
+    model = dx.load(TURNS.format("3e200 0 4e200"))
+    np.testing.assert_allclose(model.hinges.rotation[0, :, 2], [0.6, 0.0, 0.8], atol=1e-15)
+    path = tmp_path / "robot.xml"
+    for word in ("nan", "inf"):
+        path.write_text(TURNS.format(f"0 0 {word}"))
+        with pytest.raises(dx.ModelError, match=r"axis .* is not finite") as caught:
+            dx.load(path)
+        assert (caught.value.file, caught.value.line, caught.value.element) == (str(path), 2, "joint 'j'")
+
+
+def test_whatever_the_compiler_raises_is_about_the_file(monkeypatch):
+    def fails(text):
+        raise RuntimeError("Caught an unknown exception!")
+
+    monkeypatch.setattr(mujoco.MjSpec, "from_string", fails)
+    with pytest.raises(dx.ModelError, match="MuJoCo: Caught an unknown exception!"):
+        dx.load(EVERYTHING)
+
+
+def test_mujoco_leaves_no_log_and_its_words_are_in_the_report(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    model = dx.load(one(HINGE + "<site name='s' pos='0 0 0' user='nan'/>", "<size nuser_site='1'/>"))
+    assert any("MuJoCo's compiler" in f.element and "NaN" in f.message for f in model.report)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_root_of_an_mjcf_is_its_own():
+    with pytest.raises(dx.ModelError, match=r"root='free' is for URDFs.*<freejoint/>"):
+        dx.load(one(HINGE), root="free")
+
+
+# Files of strangers.
+
+
+def test_a_file_compiled_apart_is_the_same_model(tmp_path, monkeypatch):
+    text = f"<mujocoinclude><worldbody><body name='b'>{HINGE}</body></worldbody></mujocoinclude>"
+    (tmp_path / "arm.xml").write_text(text)
+    (tmp_path / "scene.xml").write_text("<mujoco model='both'><include file='arm.xml'/></mujoco>")
+    monkeypatch.chdir(tmp_path)
+    model, apart = dx.load("scene.xml"), dx.load("scene.xml", isolate=True)
+    assert apart.structure == model.structure
+    for a, b in zip(jax.tree.leaves(apart), jax.tree.leaves(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_errors_of_a_file_compiled_apart(tmp_path):
+    path = tmp_path / "robot.xml"
+    path.write_text("<mujoco>\n<foo/></mujoco>")
+    with pytest.raises(dx.ModelError, match="unrecognized element") as caught:
+        dx.load(path, isolate=True)
+    assert (caught.value.file, caught.value.line) == (str(path), 2)
+
+
+def test_a_file_that_crashes_the_compiler_ends_a_child_only(tmp_path):
+    path = tmp_path / "self.xml"
+    asset = f'<asset><model name="m" file="{path.name}"/></asset>'
+    path.write_text(one("<joint/><geom size='.1'/>", asset).replace("</body>", '</body><attach model="m" body="b"/>'))
+    with pytest.raises(dx.ModelError, match="compiler was ended by the system: SIG") as caught:
+        dx.load(path, isolate=True)
+    assert caught.value.file == str(path)
+
+
+def test_a_file_that_takes_too_long_is_given_up(monkeypatch):
+    monkeypatch.setattr("dynax.io._mjcf_apart.SECONDS", 0.01)
+    with pytest.raises(dx.ModelError, match=r"was stopped after 0.01 s"):
+        dx.load(EVERYTHING, isolate=True)
+
+
 def test_without_mujoco_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(dx.ModelError, match=r'pip install "dynax\[mjcf\]"'):

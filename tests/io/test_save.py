@@ -108,6 +108,12 @@ def test_paths_that_no_file_can_have(tmp_path):
         dx.load(f"{tmp_path}/a\0b.json")
 
 
+def test_the_root_of_a_saved_model_is_its_own(tmp_path):
+    dx.save(everything(), tmp_path / "robot.json")
+    with pytest.raises(dx.ModelError, match="root='free' is for URDFs"):
+        dx.load(tmp_path / "robot.json", root="free")
+
+
 def test_a_model_without_bodies(tmp_path):
     model = dx.ModelBuilder().build()
     dx.save(model, tmp_path / "empty.json")

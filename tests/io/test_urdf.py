@@ -525,7 +525,9 @@ def test_extensions_are_ignored_unread():
     more = '<gazebo reference="hand"><mu1>x</mu1></gazebo><transmission name="t"><joint name="elbow"/></transmission>'
     more += '<material name="m"/><ros2_control name="c"><joint name="elbow"/></ros2_control><sensor name="s"/>'
     joint = '<safety_controller k_velocity="?"/><calibration rising="?"/>'
-    assert read(arm(joint, link=inside + "<collision/>", more=more)).findings == []
+    found = read(arm(joint, link=inside + "<collision/>" + inside, more=more)).findings
+    assert found == [("geometry", "not used by dynax: 2 <visual> and 1 <collision>", 3)]
+    assert read(arm(joint, more=more)).findings == []
 
 
 def test_the_report_of_a_model_holds_the_notes():
@@ -599,6 +601,7 @@ NOTED = {
     "element <": (15, 12),
     "attribute '": (18, 8),
     "forward dynamics is singular": (26, 2),
+    "geometry": (66, 66),
 }
 
 needs_robots = pytest.mark.skipif(not ROBOTS, reason="example-robot-data is not installed")

@@ -49,6 +49,8 @@ def refusal(call) -> dx.ModelError:
         (lambda b: b.body("hand", inertia=dx.SpatialInertia(-1.0)), "body 'hand'", "negative"),
         (lambda b: b.body("hand", inertia=dx.SpatialInertia(np.inf)), "body 'hand'", "not finite"),
         (lambda b: b.body("hand", placement=Transform(2 * np.eye(3), np.zeros(3))), "body 'hand'", "not a rotation"),
+        (lambda b: b.body("hand", placement=(0, 0, 1)), "body 'hand'", "(0, 0, 1), not a Transform"),
+        (lambda b: b.frame("tip", body="arm", placement=np.eye(4)), "frame 'tip'", "from_translation"),
         (
             lambda b: b.body("hand", placement=Transform(np.diag([1.0, 1, -1]), np.zeros(3))),
             "body 'hand'",
@@ -132,6 +134,49 @@ def test_replace():
     with pytest.raises(AttributeError):
         model.mass = model.mass  # type: ignore[misc]
     assert float(model.at_time(2.5).time) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("leaves", "words"),
+    [
+        ({"mass": jnp.ones(3)}, r"`mass` has shape \(3,\), expected \(2,\) in model 'pair'"),
+        ({"mass": [1.0] * 7}, r"`mass` has shape \(7,\)"),
+        ({"mass": jnp.ones((2, 5))}, r"`mass` has shape \(2, 5\)"),
+        ({"gravity": 0}, r"`gravity` has shape \(\), expected \(3,\)"),
+        ({"mass": "heavy"}, "`mass` must be an array of numbers, got 'heavy'"),
+        ({"mass": None}, "`mass` must be an array of numbers"),
+        ({"placements": np.eye(3)}, "`placements` must be a Transform"),
+        ({"placements": Transform()}, r"`placements.rotation` has shape \(3, 3\), expected \(2, 3, 3\)"),
+        ({"frames": Transform(np.eye(3)[None], np.zeros((2, 3)))}, r"`frames.rotation` has shape \(1, 3, 3\)"),
+    ],
+)
+def test_replace_refuses_what_does_not_fit(leaves, words):
+    with pytest.raises(ValueError, match=words):
+        pair().build().replace(**leaves)
+
+
+def test_replace_takes_numbers_batches_and_tracers():
+    model = pair().build()
+    for mass in ([3, 4], (3.0, 4.0), np.array([3, 4]), jnp.array([3, 4])):
+        changed = model.replace(mass=mass)
+        assert isinstance(changed.mass, jax.Array)
+        assert changed.mass.dtype == jnp.float64
+        np.testing.assert_array_equal(changed.mass, [3.0, 4.0])
+    assert model.replace(mass=jnp.ones(2, jnp.float32)).mass.dtype == jnp.float32
+    assert model.replace(mass=jnp.ones((5, 4, 2)), time=jnp.ones(7)).mass.shape == (5, 4, 2)
+    poses = Transform(jnp.tile(model.placements.rotation, (5, 1, 1, 1)), jnp.zeros((5, 2, 3)))
+    assert model.replace(placements=poses).placements.translation.shape == (5, 2, 3)
+    shapes = jax.eval_shape(lambda m: m, model)
+    assert shapes.replace(mass=jax.ShapeDtypeStruct((9, 2), jnp.float32)).mass.shape == (9, 2)
+
+    @jax.jit
+    @jax.vmap
+    def total(mass):
+        return model.replace(mass=mass, gravity=(0, 0, mass[0])).mass.sum()
+
+    np.testing.assert_array_equal(total(jnp.array([[1.0, 2.0], [3.0, 4.0]])), [3.0, 7.0])
+    with pytest.raises(ValueError, match=r"expected \(2,\)"):
+        total(jnp.ones((2, 3)))
 
 
 @pytest.mark.spec("RBDA-4.6-MODEL")
@@ -248,5 +293,29 @@ def test_shapes_are_checked_and_named():
         dx.jacobian(model, jnp.zeros(2), "arm", frame="local")
     with pytest.raises(KeyError, match="'arm'"):
         dx.jacobian(model, jnp.zeros(2), "amr", frame="body")
+    with pytest.raises(KeyError, match="goes by its name, a text, not by 3"):
+        dx.frame_pose(model, jnp.zeros(2), 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tuple of joint names"):
         dx.hybrid_dynamics(model, *[jnp.zeros(2)] * 4, "arm_joint")
+
+
+def test_a_batched_model_in_a_call_for_one_says_what_to_do():
+    model = pair().build()
+    q = jnp.zeros(2)
+    for name, leaf in (("mass", jnp.ones((16, 2))), ("gravity", jnp.ones((4, 3))), ("time", jnp.ones(5))):
+        with pytest.raises(ValueError, match=rf"`{name}` has batch axes .*jax.vmap.*{name}=x"):
+            dx.mass_matrix(model.replace(**{name: leaf}), q)
+    poses = Transform(jnp.tile(model.hinges.rotation, (5, 1, 1, 1)), jnp.zeros((5, 2, 3)))
+    with pytest.raises(ValueError, match=r"`hinges` has batch axes \(5,\)"):
+        dx.forward_kinematics(model.replace(hinges=poses), q)
+    many = jax.vmap(lambda mass: dx.mass_matrix(model.replace(mass=mass), q))(jnp.ones((16, 2)))
+    assert many.shape == (16, 2, 2)
+
+
+def test_the_world_is_a_frame_by_name():
+    model = pair().build()
+    pose = dx.frame_pose(model, jnp.array([0.3, 0.1]), "world")
+    assert isinstance(pose.rotation, jax.Array)
+    np.testing.assert_array_equal(pose.rotation, np.eye(3))
+    np.testing.assert_array_equal(pose.translation, np.zeros(3))
+    np.testing.assert_array_equal(dx.jacobian(model, jnp.zeros(2), "world", frame="world"), np.zeros((6, 2)))

@@ -327,3 +327,55 @@ def test_massless_bodies_add_their_rotational_inertia_alone():
     body = SpatialInertia(2.0, (0.1, 0.2, 0.3), (1, 2, 3))
     rest = body + SpatialInertia(-2.0, (0.1, 0.2, 0.3), (-1, -2, -3))
     np.testing.assert_allclose(rest.matrix, 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("solid", "radii_of", "volume"),
+    [
+        # Points of the solid from points of the cube (-1, 1)^3: inside or not, and the half edges of the cube.
+        (SpatialInertia.box((0.4, 0.6, 1.0), density=3.0), (0.2, 0.3, 0.5), 0.24),
+        (SpatialInertia.ellipsoid((0.2, 0.3, 0.5), density=3.0), (0.2, 0.3, 0.5), 4 / 3 * np.pi * 0.03),
+        (SpatialInertia.sphere(0.3, density=3.0), (0.3, 0.3, 0.3), 4 / 3 * np.pi * 0.027),
+        (SpatialInertia.cylinder(0.3, 1.0, density=3.0), (0.3, 0.3, 0.5), 0.09 * np.pi),
+        (SpatialInertia.capsule(0.3, 0.4, density=3.0), (0.3, 0.3, 0.5), 0.09 * np.pi * 0.4 + 4 / 3 * np.pi * 0.027),
+    ],
+    ids=["box", "ellipsoid", "sphere", "cylinder", "capsule"],
+)
+def test_solids_are_the_integrals_of_their_density(solid, radii_of, volume, request):
+    """Against a sum over a fine grid of points, half a cell off the faces."""
+    cells = (np.arange(120) + 0.5) / 60.0 - 1.0
+    half = np.array(radii_of)
+    x, y, z = (h * g for h, g in zip(half, np.meshgrid(cells, cells, cells, indexing="ij"), strict=True))
+    name = request.node.callspec.id
+    if name == "box":
+        inside = np.ones_like(x, dtype=bool)
+    elif name == "cylinder":
+        inside = np.hypot(x, y) < 0.3
+    elif name == "capsule":
+        inside = np.hypot(np.hypot(x, y), np.maximum(np.abs(z) - 0.2, 0.0)) < 0.3
+    else:
+        inside = (x / half[0]) ** 2 + (y / half[1]) ** 2 + (z / half[2]) ** 2 < 1.0
+    cell = 3.0 * np.prod(half / 60.0)
+    moments = [np.sum(cell * (a * a + b * b)[inside]) for a, b in ((y, z), (x, z), (x, y))]
+    np.testing.assert_allclose(solid.mass, 3.0 * volume, rtol=1e-14)
+    np.testing.assert_allclose(np.diag(solid.inertia), moments, rtol=2e-3)
+    assert np.count_nonzero(solid.inertia - np.diag(np.diag(solid.inertia))) == 0
+
+
+def test_solids_by_mass_and_what_they_refuse():
+    ball = SpatialInertia.sphere(0.5, mass=2.0, com=(1, 2, 3))
+    assert (ball.mass, ball.com.tolist()) == (2.0, [1, 2, 3])
+    np.testing.assert_allclose(np.diag(ball.inertia), 0.2, rtol=1e-15)
+    np.testing.assert_allclose(
+        SpatialInertia.ellipsoid([0.5] * 3, mass=2.0).matrix, SpatialInertia.sphere(0.5, mass=2.0).matrix
+    )
+    for call, words in (
+        (lambda: SpatialInertia.box((1, 1, 1)), "either `mass`"),
+        (lambda: SpatialInertia.sphere(1.0, mass=1.0, density=1.0), "either `mass`"),
+        (lambda: SpatialInertia.box((1, 1), mass=1.0), "`size` must be 3 lengths"),
+        (lambda: SpatialInertia.cylinder((1, 2), 1, mass=1.0), "`radius` must be one length"),
+        (lambda: SpatialInertia.capsule(1.0, 0.0, mass=1.0), "`length` must be positive"),
+        (lambda: SpatialInertia.sphere(1.0, mass=-1.0), "`mass` must be zero or positive"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
