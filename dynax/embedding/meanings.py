@@ -76,7 +76,7 @@ def _matrix(model: EmbeddedModel, place: Place) -> jax.Array:
 
 
 @jax.jit
-def _motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
+def tree_motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
     tree, place = model.tree, _place(model, q)
     whole = tree_velocity(tree, q, model.embedding, place, v)
     s = setup(tree, q, whole)
@@ -107,7 +107,7 @@ def _by_velocity(function):
     @extend(function, EmbeddedModel)
     def _(model, q, v):
         q, v = as_state(model, q=q, v=v)
-        return function(model.tree, q, _motion(model, q, v).v)
+        return function(model.tree, q, tree_motion(model, q, v).v)
 
 
 for _function in (body_velocities, kinetic_energy, momentum, centroidal_momentum, configuration_rate):
@@ -117,7 +117,7 @@ for _function in (body_velocities, kinetic_energy, momentum, centroidal_momentum
 @extend(body_accelerations, EmbeddedModel)
 def _(model, q, v, a):
     q, v, a = as_state(model, q=q, v=v, a=a)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     return body_accelerations(model.tree, q, m.v, m.x @ a + m.bias)
 
 
@@ -136,7 +136,7 @@ def _(model, q):
 @extend(jacobian_bias, EmbeddedModel)
 def _(model, q, v, name, *, frame):
     q, v = as_state(model, q=q, v=v)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     whole = jacobian(model.tree, q, name, frame=frame) @ m.bias
     return whole + jacobian_bias(model.tree, q, m.v, name, frame=frame)
 
@@ -144,14 +144,14 @@ def _(model, q, v, name, *, frame):
 @extend(inverse_dynamics, EmbeddedModel)
 def _(model, q, v, a, external=None):
     q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.x @ a + m.bias, external)
 
 
 @extend(bias_force, EmbeddedModel)
 def _(model, q, v, external=None):
     q, v, external = as_state(model, q=q, v=v, external=external)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.bias, external)
 
 
@@ -172,7 +172,7 @@ def _(model, q):
 @extend(coriolis_matrix, EmbeddedModel)
 def _(model, q, v):
     q, v = as_state(model, q=q, v=v)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     rate = jax.jvp(lambda q: _x(model, q), (q,), (configuration_rate(model.tree, q, m.v),))[1]
     return m.x.T @ (coriolis_matrix(model.tree, q, m.v) @ m.x + mass_matrix(model.tree, q) @ rate)
 
@@ -180,7 +180,7 @@ def _(model, q, v):
 @extend(inverse_dynamics_regressor, EmbeddedModel)
 def _(model, q, v, a):
     q, v, a = as_state(model, q=q, v=v, a=a)
-    m = _motion(model, q, v)
+    m = tree_motion(model, q, v)
     return m.x.T @ inverse_dynamics_regressor(model.tree, q, m.v, m.x @ a + m.bias)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.rnea import inverse_dynamics
 from dynax.model import Model
 from dynax.model.configuration import integrate
+from dynax.simulate.friction import dry_friction, tree
 from dynax.simulate.newton import resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 
@@ -25,6 +27,9 @@ class ImplicitMidpoint(AbstractStepper):
     `iterations` of them, each one inverse dynamics; where they do not converge the result is not finite. Derivatives
     are those of the equation (implicit function theorem), which is cheaper and more exact than those of the iterations.
 
+    Dry friction is Coulomb's law at the end of the step, as in `SemiImplicitEuler`: the force at the middle would turn
+    a joint round that it should stop, since `v+ = -v` where `vm = 0`.
+
     Not for closed loops, but where they are embedded: `dx.embed`.
     """
 
@@ -35,11 +40,19 @@ class ImplicitMidpoint(AbstractStepper):
         half = 0.5 * dt
         middle = later(model, half)
         mass, x = mass_matrix(middle, q), spread(middle, q)
+        friction = dry_friction(model, q, v, tau, dt)
+        smooth = middle.replace(friction_loss=jnp.zeros_like(friction.slope))
 
         def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
             """The first line times `dt/2`, a balance of momentum."""
-            needed = inverse_dynamics(middle, integrate(model, q, half * vm), vm, (vm - v) / half)
-            return half * (needed - tau), vm[:0]
+            needed = inverse_dynamics(smooth, integrate(model, q, half * vm), vm, (vm - v) / half)
+            end = 2.0 * vm - v
+            if x is None:
+                rubbing = friction.force + friction.slope * end
+            else:
+                rubbing = x.T @ (friction.force + friction.slope * (x @ end))
+            return half * (needed + rubbing - tau), vm[:0]
 
-        vm, _ = root(equation, lambda vm: resistance(model, mass, vm, half, x), v, self.iterations)
+        slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
+        vm, _ = root(equation, lambda _: slope, v, self.iterations)
         return integrate(model, q, dt * vm), 2.0 * vm - v

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dynax.embedding.model import EmbeddedModel, embedding_matrix
 from dynax.model import Model
+from dynax.simulate.friction import tree
 
 Equation = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
@@ -65,23 +66,28 @@ def root(
     return jax.lax.custom_root(system, (guess, nothing), solve, tangent)
 
 
-def resistance(model: Model, mass: jax.Array, v: jax.Array, half: jax.Array, x: jax.Array | None = None) -> jax.Array:
+def resistance(model: Model, mass: jax.Array, damping: jax.Array, half: jax.Array, x: jax.Array | None) -> jax.Array:
     """What momentum it takes to change the velocity of a step's middle, shape `(nv, nv)`, but for Coriolis terms.
 
-        M + dt/2 (D + F) + (dt/2)^2 K
+        M + dt/2 D + (dt/2)^2 K
 
-    with dampers `D`, springs `K` and dry friction `F = f tanh(v/v_f) / v`, the slope of a chord: Newton steps with it
-    do not overshoot where the tangent is flat.
+    with springs `K` and dampers `D`, in which friction may be counted.
 
     **Arguments:** `x`: of an embedded model its matrix `X`, as `spread` gives it; dampers and springs stay the tree's.
     """
-    tree = model.tree if isinstance(model, EmbeddedModel) else model
-    scaled = (v if x is None else x @ v) / tree.friction_velocity
-    moving = jnp.abs(scaled) > 1e-3
-    chord = jnp.where(moving, jnp.tanh(scaled) / jnp.where(moving, scaled, 1.0), 1.0) / tree.friction_velocity
-    passive = tree.damping + tree.friction_loss * chord + half * tree.stiffness
+    passive = damping + half * tree(model).stiffness
     matrix = jnp.diag(passive) if x is None else x.T @ (passive[:, None] * x)
     return mass + half * matrix.astype(mass.dtype)
+
+
+def rubbed(model: Model, v: jax.Array, x: jax.Array | None) -> jax.Array:
+    """Damping and smoothed dry friction, `D + f tanh(v/v_f) / v`, for `resistance`: the slope of a chord, with which
+    Newton steps do not overshoot where the tangent is flat."""
+    own = tree(model)
+    scaled = (v if x is None else x @ v) / own.friction_velocity
+    moving = jnp.abs(scaled) > 1e-3
+    chord = jnp.where(moving, jnp.tanh(scaled) / jnp.where(moving, scaled, 1.0), 1.0) / own.friction_velocity
+    return own.damping + own.friction_loss * chord
 
 
 def spread(model: Model, q: jax.Array) -> jax.Array | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.model import Model
@@ -16,6 +16,7 @@ from dynax.model.checks import as_state
 from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
+from dynax.simulate.policy import Policy, answer, answer_and_memory, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, State, kept, later
 from dynax.simulate.variational import Variational
@@ -29,20 +30,19 @@ STEPPERS: dict[str, AbstractStepper] = {
     "variational": Variational(),
 }
 
-Policy = Callable[[jax.Array, jax.Array, jax.Array], ArrayLike]
-
 
 class Trajectory(NamedTuple):
     """A motion, sampled; a row for every time, the initial state first."""
 
     time: jax.Array
-    """[s], shape `(T + 1,)`."""
+    """[s], shape `(T + 1,)`; of a rollout that keeps every k-th state `(T / k + 1,)`, and so below."""
     q: jax.Array
     """Configurations, shape `(T + 1, nq)`."""
     v: jax.Array
     """Velocities, shape `(T + 1, nv)`."""
 
 
+@overload
 def rollout(
     model: Model,
     q: ArrayLike,
@@ -53,7 +53,36 @@ def rollout(
     steps: int | None = None,
     stepper: str | AbstractStepper = "semi_implicit",
     checkpoint: bool = True,
-) -> Trajectory:
+    every: int = 1,
+    memory: None = None,
+) -> Trajectory: ...
+@overload
+def rollout(
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    controls: Policy,
+    dt: ArrayLike,
+    *,
+    steps: int,
+    stepper: str | AbstractStepper = "semi_implicit",
+    checkpoint: bool = True,
+    every: int = 1,
+    memory: Any,
+) -> tuple[Trajectory, Any]: ...
+def rollout(
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    controls: ArrayLike | Policy,
+    dt: ArrayLike,
+    *,
+    steps: int | None = None,
+    stepper: str | AbstractStepper = "semi_implicit",
+    checkpoint: bool = True,
+    every: int = 1,
+    memory: Any = None,
+) -> Trajectory | tuple[Trajectory, Any]:
     """The motion from `q, v` under joint forces, in steps of `dt`.
 
     Joint forces are held over each step, as a digital controller does: a policy is asked at the beginning of the step,
@@ -75,18 +104,28 @@ def rollout(
       `AbstractStepper`. The last two of these names take closed loops only if embedded.
     - `checkpoint`: keep few states for the reverse-mode derivative and compute the others again (two levels of
       checkpoints, `O(sqrt(T))` memory). It changes no value.
+    - `every`: keep every k-th state, of which T must be a multiple.
+    - `memory`: what a policy remembers at the start, a pytree of arrays: an integral of the error, a random key, the
+      number of the step. The policy is then `controls(t, q, v, memory) -> (tau, memory)`.
 
     **Returns:** `Trajectory(time, q, v)` with T + 1 rows; the first is the initial state, at `model.time`, from where
-    driven joints go on.
+    driven joints go on. With `memory`: the pair of it and what the policy remembers at the end.
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
-    method = _stepper(stepper)
+    method, kept = _stepper(stepper), _count(every, "every", 1)
     if callable(controls):
         if steps is None:
             raise ValueError("`steps` is missing: a policy does not say for how many steps it is to be followed")
         q0, v0 = as_state(model, q=q, v=v)
-        return _scan(model, q0, v0, controls, None, _scalar(dt, q0), _count(steps), method, bool(checkpoint))
+        memory = jax.tree.map(jnp.asarray, memory)
+        options = _multiple(_count(steps, "steps", 0), kept), kept, method, bool(checkpoint)
+        run, end = _follow(model, q0, v0, controls, memory, _scalar(dt, q0), *options)
+        return run if memory is None else (run, end)
+    if memory is not None:
+        raise ValueError("`memory` is what a policy remembers, but `controls` is no function")
+    if controls is None:
+        raise ValueError(f"`controls` is None, expected joint forces; for none give jnp.zeros((T, {model.nv}))")
     forces = jnp.asarray(controls)
     if forces.ndim != 2 or forces.shape[1] != model.nv:
         raise ValueError(
@@ -94,10 +133,11 @@ def rollout(
             f"model {model.name!r}; for a batch use jax.vmap, for a policy pass a function of (t, q, v)"
         )
     count = forces.shape[0]
-    if steps is not None and _count(steps) != count:
+    if steps is not None and _count(steps, "steps", 0) != count:
         raise ValueError(f"`steps` is {steps}, but `controls` has {count} rows; leave `steps` out")
     q0, v0, _ = as_state(model, q=q, v=v, tau=jnp.zeros(model.nv, forces.dtype))
-    return _forced(model, q0, v0, forces.astype(q0.dtype), _scalar(dt, q0), method, bool(checkpoint))
+    options = _multiple(count, kept), kept, method, bool(checkpoint)
+    return _forced(model, q0, v0, forces.astype(q0.dtype), _scalar(dt, q0), *options)
 
 
 def step(
@@ -122,9 +162,29 @@ def _step(model: Model, q, v, tau, dt, method: AbstractStepper) -> State:
     return kept(later(model, dt), method.step(model, q, v, tau, dt))
 
 
-@partial(jax.jit, static_argnames=("method", "checkpoint"))
-def _forced(model: Model, q, v, forces, dt, method: AbstractStepper, checkpoint: bool) -> Trajectory:
-    return _scan(model, q, v, None, forces, dt, forces.shape[0], method, checkpoint)
+OPTIONS = ("steps", "every", "method", "checkpoint")
+
+
+@partial(jax.jit, static_argnames=OPTIONS)
+def _forced(model: Model, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool):
+    return _scan(model, q, v, None, forces, None, dt, steps, every, method, checkpoint)[0]
+
+
+def _follow(model: Model, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+    """A rollout under a policy, by a compiled one if there can be one."""
+    leaves = jax.tree.leaves(policy)
+    if any(leaf is policy for leaf in leaves):
+        fixed = known(policy)
+        return (_unnamed if fixed is None else _named)(model, q, v, fixed or policy, memory, dt, *options)
+    return _pytree(model, q, v, policy, memory, dt, *options)
+
+
+def _unnamed(model: Model, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+    return _scan(model, q, v, policy, None, memory, dt, *options)
+
+
+_named = jax.jit(_unnamed, static_argnums=(3, 6, 7, 8, 9))
+_pytree = jax.jit(_unnamed, static_argnums=(6, 7, 8, 9))
 
 
 def _scan(
@@ -133,32 +193,35 @@ def _scan(
     v: jax.Array,
     policy: Policy | None,
     forces: jax.Array | None,
+    memory: Any,
     dt: jax.Array,
     steps: int,
+    every: int,
     method: AbstractStepper,
     checkpoint: bool,
-) -> Trajectory:
+) -> tuple[Trajectory, Any]:
     times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
+    scan = checkpointed_scan if checkpoint else jax.lax.scan
 
-    def advance(state, x):
-        (q, v), (time, tau) = state, x
-        if policy is not None:
+    def advance(state: tuple, x: tuple) -> tuple[tuple, State]:
+        (q, v, memory), (time, tau) = state, x
+        if policy is not None and memory is not None:
+            tau, memory = answer_and_memory(policy, model, time, q, v, memory)
+        elif policy is not None:
             tau = answer(policy, model, time, q, v)
         now = model.replace(time=time)
-        state = kept(later(now, dt), method.step(now, q, v, tau, dt))
-        return state, state
+        q, v = kept(later(now, dt), method.step(now, q, v, tau, dt))
+        return (q, v, memory), (q, v)
 
-    scan = checkpointed_scan if checkpoint else jax.lax.scan
-    _, (qs, vs) = scan(advance, (q, v), (times[:-1], forces), steps)
-    return Trajectory(times, jnp.concatenate([q[None], qs]), jnp.concatenate([v[None], vs]))
+    def advance_all(state: tuple, xs: tuple) -> tuple[tuple, State]:
+        state, _ = scan(lambda state, x: (advance(state, x)[0], None), state, xs, every)
+        return state, state[:2]
 
-
-def answer(policy: Policy, model: Model, time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
-    """What a policy says, checked."""
-    tau = jnp.asarray(policy(time, q, v))
-    if tau.shape != (model.nv,):
-        raise ValueError(f"the policy returned shape {tau.shape}, expected ({model.nv},): a force for each freedom")
-    return tau.astype(q.dtype)
+    xs = times[:-1], forces
+    if every > 1:
+        xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
+    (_, _, memory), (qs, vs) = scan(advance_all if every > 1 else advance, (q, v, memory), xs, steps // every)
+    return Trajectory(times[::every], jnp.concatenate([q[None], qs]), jnp.concatenate([v[None], vs])), memory
 
 
 def _stepper(stepper: str | AbstractStepper) -> AbstractStepper:
@@ -174,14 +237,22 @@ def _scalar(dt: ArrayLike, q: jax.Array) -> jax.Array:
     length = jnp.asarray(dt, q.dtype)
     if length.shape:
         raise ValueError(f"`dt` has shape {length.shape}, expected a scalar [s]: all steps are of one length")
+    if not isinstance(length, Tracer) and not (length > 0 and jnp.isfinite(length)):
+        raise ValueError(f"`dt` is {dt}, expected the length of a step [s], positive and finite")
     return length
 
 
-def _count(steps: int) -> int:
+def _count(given: int, name: str, least: int) -> int:
     try:
-        count = operator.index(steps)
+        count = operator.index(given)
     except TypeError:
-        raise ValueError(f"`steps` is {steps!r}, expected a number known before tracing, such as 100") from None
-    if count < 0:
-        raise ValueError(f"`steps` is {count}, expected zero or more")
+        raise ValueError(f"`{name}` is {given!r}, expected a number known before tracing, such as 100") from None
+    if count < least:
+        raise ValueError(f"`{name}` is {count}, expected {('zero', 'one')[least]} or more")
     return count
+
+
+def _multiple(steps: int, every: int) -> int:
+    if steps % every:
+        raise ValueError(f"`every` is {every}, but {steps} steps are no multiple of it")
+    return steps

@@ -5,6 +5,9 @@ the algebra at the step's beginning with the inverse of dexp; Celledoni, Marthin
 of constant velocity instead, each of them one `integrate`. The two agree in order for angles, rotations and rigid
 displacements. The second also keeps it for a ball that rolls: its position depends on the path, not only on the
 rotation, so no chart of the three velocities could hold the five coordinates.
+
+The stages are a scan, so that forward dynamics, by far the largest part, is compiled and differentiated once, not once
+for each stage.
 """
 
 from __future__ import annotations
@@ -12,10 +15,64 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
+
+Row = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """The numbers of an explicit method of `s` stages. `v_i` and `a_i`: velocity and acceleration of stage `i`."""
+
+    velocities: tuple[Row, ...]
+    """Butcher's `a`: stage `i` has the velocity `v + dt sum_j a_ij a_j` and the time `dt sum_j a_ij`."""
+    flows: tuple[Row, ...]
+    """Stage `i` is reached by the flow of `dt sum_j flows_ij v_j`, from the beginning of the step or from `starts`."""
+    starts: tuple[int, ...]
+    """The stage whose configuration the flow to stage `i` starts from; the first is the beginning of the step."""
+    last: tuple[Row, ...]
+    """The flows that lead to the end of the step, one after another."""
+    weights: Row
+    """Butcher's `b`: the velocity at the end is `v + dt sum_j b_j a_j`."""
+
+    def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
+        """One step of the method."""
+        velocities, flows, last = (jnp.asarray(x, v.dtype) for x in (self.velocities, self.flows, self.last))
+        delays = jnp.asarray(np.sum(self.velocities, axis=1), v.dtype)
+
+        def stage(found: tuple, x: tuple) -> tuple[tuple, None]:
+            (qs, vs, rates), (k, start, velocity, flow, delay) = found, x
+            now = integrate(model, qs[start], dt * (flow @ vs)), v + dt * (velocity @ rates)
+            rate = acceleration(model, *now, tau, dt * delay)
+            return tuple(x.at[k].set(new) for x, new in zip((qs, vs, rates), (*now, rate), strict=True)), None
+
+        stages = len(self.weights)
+        empty = jnp.tile(q, (stages, 1)), *jnp.zeros((2, stages, model.nv), v.dtype)
+        xs = jnp.arange(stages), jnp.asarray(self.starts), velocities, flows, delays
+        (_, vs, rates), _ = jax.lax.scan(stage, empty, xs)
+        q, _ = jax.lax.scan(lambda q, flow: (integrate(model, q, dt * (flow @ vs)), None), q, last)
+        return q, v + dt * (jnp.asarray(self.weights, v.dtype) @ rates)
+
+
+HEUN = Tableau(
+    velocities=((0.0, 0.0), (1.0, 0.0)),
+    flows=((0.0, 0.0), (1.0, 0.0)),
+    starts=(0, 0),
+    last=((0.5, 0.5),),
+    weights=(0.5, 0.5),
+)
+CLASSICAL = Tableau(
+    velocities=((0.0, 0.0, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (0.0, 0.5, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0)),
+    flows=((0.0, 0.0, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (0.0, 0.5, 0.0, 0.0), (-0.5, 0.0, 1.0, 0.0)),
+    starts=(0, 0, 0, 1),
+    last=((3 / 12, 2 / 12, 2 / 12, -1 / 12), (-1 / 12, 2 / 12, 2 / 12, 3 / 12)),
+    weights=(1 / 6, 2 / 6, 2 / 6, 1 / 6),
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +86,7 @@ class Heun(AbstractStepper):
     """
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
-        a1 = acceleration(model, q, v, tau)
-        v2 = v + dt * a1
-        a2 = acceleration(model, integrate(model, q, dt * v), v2, tau, dt)
-        return integrate(model, q, 0.5 * dt * (v + v2)), v + 0.5 * dt * (a1 + a2)
+        return HEUN.step(model, q, v, tau, dt)
 
 
 @dataclass(frozen=True)
@@ -47,14 +101,4 @@ class RungeKutta4(AbstractStepper):
     """
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
-        half = 0.5 * dt
-        v1, a1 = v, acceleration(model, q, v, tau)
-        q2, v2 = integrate(model, q, half * v1), v + half * a1
-        a2 = acceleration(model, q2, v2, tau, half)
-        q3, v3 = integrate(model, q, half * v2), v + half * a2
-        a3 = acceleration(model, q3, v3, tau, half)
-        q4, v4 = integrate(model, q2, dt * v3 - half * v1), v + dt * a3
-        a4 = acceleration(model, q4, v4, tau, dt)
-        q = integrate(model, q, dt / 12.0 * (3.0 * v1 + 2.0 * (v2 + v3) - v4))
-        q = integrate(model, q, dt / 12.0 * (3.0 * v4 + 2.0 * (v2 + v3) - v1))
-        return q, v + dt / 6.0 * (a1 + 2.0 * (a2 + a3) + a4)
+        return CLASSICAL.step(model, q, v, tau, dt)

@@ -13,7 +13,7 @@ from dynax.algorithms.rnea import gravity_force
 from dynax.embedding.model import EmbeddedModel, embedding_matrix
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
-from dynax.simulate.newton import resistance, root, spread
+from dynax.simulate.newton import resistance, root, rubbed, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 from dynax.tree.bodies import passive_force
 
@@ -66,7 +66,9 @@ class Variational(AbstractStepper):
             begin, finish = jax.vjp(displaced, still, still)[1]((by_w, dt * (by_m + force)))
             return -begin - momentum, finish
 
-        w, momentum1 = root(equation, lambda w: resistance(model, mass, w, half, x), v, self.iterations)
+        w, momentum1 = root(
+            equation, lambda w: resistance(model, mass, rubbed(model, w, x), half, x), v, self.iterations
+        )
         q1 = integrate(model, q, dt * w)
         return q1, jnp.linalg.solve(mass_matrix(end, q1), momentum1 - _driven_momentum(end, q1, still))
 

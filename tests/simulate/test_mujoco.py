@@ -1,4 +1,4 @@
-"""Semi-implicit Euler is MuJoCo's."""
+"""Semi-implicit Euler beside MuJoCo's, which takes Coriolis and gyroscopic forces at the beginning of the step."""
 
 from __future__ import annotations
 
@@ -50,12 +50,9 @@ def built() -> dx.Model:
     return b.build()
 
 
-def test_same_motion_as_mujoco(rng):
-    model, other = built(), mujoco.MjModel.from_xml_string(MJCF)
+def theirs(other, q, v, controls) -> tuple[np.ndarray, np.ndarray]:
+    """MuJoCo's motion."""
     data = mujoco.MjData(other)
-    q = np.concatenate([rng.normal(size=1), rng.normal(size=4), 0.1 * rng.normal(size=1)])
-    q[1:5] /= np.linalg.norm(q[1:5])
-    v, controls = rng.normal(size=model.nv), 0.5 * rng.normal(size=(100, model.nv))
     data.qpos, data.qvel = q, v
     qs, vs = [], []
     for tau in controls:
@@ -63,9 +60,58 @@ def test_same_motion_as_mujoco(rng):
         mujoco.mj_step(other, data)
         qs.append(data.qpos.copy())
         vs.append(data.qvel.copy())
-    ours = dx.rollout(model, q, v, controls, 0.005)
+    return np.array(qs), np.array(vs)
+
+
+def start(model, rng) -> tuple[np.ndarray, np.ndarray]:
+    q = np.concatenate([rng.normal(size=1), rng.normal(size=4), 0.1 * rng.normal(size=1)])
+    q[1:5] /= np.linalg.norm(q[1:5])
+    return q, rng.normal(size=model.nv)
+
+
+def test_one_evaluation_is_the_motion_of_mujoco(rng):
+    model, other = built(), mujoco.MjModel.from_xml_string(MJCF)
+    (q, v), controls = start(model, rng), 0.5 * rng.normal(size=(100, model.nv))
+    qs, vs = theirs(other, q, v, controls)
+    ours = dx.rollout(model, q, v, controls, 0.005, stepper=dx.SemiImplicitEuler(evaluations=1))
     np.testing.assert_allclose(ours.q[1], qs[0], atol=1e-12)
     np.testing.assert_allclose(ours.v[1], vs[0], atol=1e-12)
     np.testing.assert_allclose(ours.q[1:], qs, atol=1e-9)
     np.testing.assert_allclose(ours.v[1:], vs, atol=1e-9)
     assert np.abs(ours.v[-1] - v).max() > 0.1
+
+
+def test_the_default_goes_to_the_same_motion_and_is_nearer_to_it(rng):
+    """Half a second, whose exact motion a method of order four has found: both are of first order."""
+    model = built()
+    q, v = start(model, rng)
+    exact = dx.rollout(model, q, v, np.zeros((1000, model.nv)), 0.0005, stepper="rk4")
+    off = {}
+    for steps in (100, 200):
+        other = mujoco.MjModel.from_xml_string(MJCF)
+        other.opt.timestep = 0.5 / steps
+        still = np.zeros((steps, model.nv))
+        ours = dx.rollout(model, q, v, still, 0.5 / steps)
+        ends = ("ours", ours.v[-1]), ("theirs", theirs(other, q, v, still)[1][-1])
+        off |= {(name, steps): np.abs(end - exact.v[-1]).max() for name, end in ends}
+    for name in ("ours", "theirs"):
+        assert off[name, 100] / off[name, 200] == pytest.approx(2.0, abs=0.3)
+
+
+def test_where_nothing_turns_the_default_is_mujocos(rng):
+    """A hinge with weight, spring, damper and rotor: no Coriolis forces, every step is the same."""
+    model = mujoco.MjModel.from_xml_string("""
+        <mujoco><option timestep="0.005" integrator="Euler"/><worldbody><body>
+          <joint type="hinge" axis="0 1 0" damping="0.7" armature="0.03" stiffness="2"/>
+          <inertial pos="0.1 0 -0.5" mass="1.2" diaginertia="0.1 0.12 0.03"/>
+        </body></worldbody></mujoco>""")
+    b = dx.ModelBuilder()
+    b.body(
+        "rod", joint=dx.Revolute((0, 1, 0)), damping=0.7, armature=0.03, stiffness=2.0,
+        inertia=solid(1.2, [0.1, 0, -0.5], [0.1, 0.12, 0.03]),
+    )  # fmt: skip
+    controls = rng.normal(size=(100, 1))
+    qs, vs = theirs(model, [0.7], [1.5], controls)
+    ours = dx.rollout(b.build(), [0.7], [1.5], controls, 0.005)
+    np.testing.assert_allclose(ours.q[1:], qs, atol=1e-12)
+    np.testing.assert_allclose(ours.v[1:], vs, atol=1e-12)

@@ -34,9 +34,19 @@ def test_rows_and_times():
 
 def test_semi_implicit_euler_by_hand():
     dt, tau = 0.01, FORCES[1]
-    mass = dx.mass_matrix(MODEL, Q) + dt * jnp.diag(MODEL.damping)
-    v = V + dt * jnp.linalg.solve(mass, tau - dx.bias_force(MODEL, Q, V))
-    np.testing.assert_allclose(dx.step(MODEL, Q, V, tau, dt), (Q + dt * v, v), atol=1e-14)
+    mass, smooth = dx.mass_matrix(MODEL, Q) + dt * jnp.diag(MODEL.damping), MODEL.replace(damping=jnp.zeros(2))
+    v, missed = V, []
+    for evaluations in (1, 2, 3):
+        force = tau - MODEL.damping * V - dx.bias_force(smooth, Q, 0.5 * (V + v))
+        v = V + dt * jnp.linalg.solve(mass, force)
+        found = dx.step(MODEL, Q, V, tau, dt, stepper=dx.SemiImplicitEuler(evaluations))
+        np.testing.assert_allclose(found, (Q + dt * v, v), atol=1e-14)
+        # Nearer each time to the equation: Coriolis forces of the mean velocity, damping of the last.
+        needed = dx.inverse_dynamics(smooth, Q, 0.5 * (V + v), (v - V) / dt) + MODEL.damping * v
+        missed.append(float(jnp.abs(needed - tau).max()))
+    np.testing.assert_array_equal(dx.step(MODEL, Q, V, tau, dt), found)
+    assert missed[1] < 0.02 * missed[0]
+    assert missed[2] < 0.02 * missed[1]
 
 
 def test_strong_damping_is_stable():
@@ -54,6 +64,74 @@ def test_policy_is_asked_once_a_step():
     answers = jax.vmap(policy)(free.time, free.q, free.v)[:-1]
     forced = dx.rollout(MODEL, Q, V, answers, 0.01, stepper="heun")
     np.testing.assert_allclose(free.q, forced.q, atol=1e-13)
+
+
+def test_every_third_state():
+    every, all_ = (dx.rollout(MODEL, Q, V, FORCES, 0.01, every=k) for k in (3, 1))
+    for some, whole in zip(every, all_, strict=True):
+        np.testing.assert_allclose(some, whole[::3], atol=1e-13)
+
+
+def test_policy_with_memory():
+    """The integral of an error, the number of the step, and noise from a key of its own."""
+
+    def policy(t, q, v, memory):
+        total, k, key = memory
+        key, own = jax.random.split(key)
+        tau = -5.0 * q - 2.0 * total + 0.1 * jax.random.normal(own, (2,))
+        return tau, (total + 0.01 * q, k + 1, key)
+
+    start = jnp.zeros(2), 0, jax.random.key(0)
+    run, (total, k, _) = dx.rollout(MODEL, Q, V, policy, 0.01, steps=30, memory=start)
+    assert int(k) == 30
+    np.testing.assert_allclose(total, 0.01 * run.q[:-1].sum(axis=0), atol=1e-13)
+    memory, forces = start, []
+    for t, q, v in zip(*(x[:-1] for x in run), strict=True):
+        tau, memory = policy(t, q, v, memory)
+        forces.append(tau)
+    np.testing.assert_allclose(dx.rollout(MODEL, Q, V, jnp.stack(forces), 0.01).q, run.q, atol=1e-13)
+
+
+def test_a_policy_is_compiled_once_and_never_out_of_date():
+    compiled = []
+
+    def listen(event: str, duration: float, **_) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled.append(event)
+
+    gain, mutable = jnp.array(2.0), np.array(2.0)
+
+    def policy(t, q, v):
+        return -gain * q
+
+    def spring(gain, t, q, v):
+        return -gain * q
+
+    def with_mutable(t, q, v):
+        return -jnp.asarray(mutable) * q
+
+    def end(policy):
+        return np.asarray(dx.rollout(MODEL, Q, V, policy, 0.01, steps=30).q[-1])
+
+    soft, partially = end(policy), end(jax.tree_util.Partial(spring, gain))
+    np.testing.assert_array_equal(end(with_mutable), soft)
+    harder = jnp.array(3.0)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        np.testing.assert_array_equal(end(policy), soft)
+        stiff = end(jax.tree_util.Partial(spring, harder))
+        assert not compiled
+        gain, mutable[...] = harder, 3.0
+        found = end(policy)
+        assert compiled  # the listener works
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    np.testing.assert_allclose(partially, soft, atol=1e-14)
+    np.testing.assert_allclose(found, stiff, atol=1e-14)
+    np.testing.assert_allclose(end(with_mutable), stiff, atol=1e-14)
+    assert np.abs(stiff - soft).max() > 1e-3
+    slope = jax.grad(lambda gain: dx.rollout(MODEL, Q, V, lambda t, q, v: -gain * q, 0.01, steps=3).q[-1, 0])(2.0)
+    assert float(slope) < 0.0
 
 
 def test_own_stepper():
@@ -75,6 +153,15 @@ def test_own_stepper():
         ((Q, V, FORCES, jnp.ones(30)), {}, r"`dt` has shape \(30,\), expected a scalar"),
         ((Q, V, FORCES, 0.1), {"steps": 29}, "`steps` is 29, but `controls` has 30 rows"),
         ((Q, V, FORCES, 0.1), {"stepper": "euler"}, "'semi_implicit', 'explicit', 'heun', 'rk4', 'implicit_midpoint'"),
+        ((Q, V, FORCES, 0.0), {}, r"`dt` is 0.0, expected the length of a step \[s\], positive"),
+        ((Q, V, FORCES, -0.1), {}, "`dt` is -0.1"),
+        ((Q, V, FORCES, jnp.nan), {}, "`dt` is nan"),
+        ((Q, V, None, 0.1), {}, r"`controls` is None, expected joint forces; for none give jnp.zeros\(\(T, 2\)\)"),
+        ((Q, V, FORCES, 0.1), {"every": 7}, "`every` is 7, but 30 steps are no multiple"),
+        ((Q, V, FORCES, 0.1), {"every": 0}, "`every` is 0, expected one or more"),
+        ((Q, V, FORCES, 0.1), {"memory": 0.0}, "`controls` is no function"),
+        ((Q, V, lambda t, q, v, m: v, 0.1), {"steps": 3, "memory": 0.0}, r"must return \(tau, memory\)"),
+        ((Q, V, lambda t, q, v, m: (v, q), 0.1), {"steps": 3, "memory": 0.0}, r"a memory of shapes \[\(2,\)\]"),
         ((Q, V, lambda t, q, v: v, 0.1), {}, "`steps` is missing"),
         ((Q, V, lambda t, q, v: v, 0.1), {"steps": 2.5}, "`steps` is 2.5, expected a number"),
         ((Q, V, lambda t, q, v: v, 0.1), {"steps": -1}, "zero or more"),
