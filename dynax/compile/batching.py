@@ -23,7 +23,7 @@ import jax.core
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.compile.lowering import in_many_kernels, on_cpus
 
@@ -92,9 +92,12 @@ def _shapes(*leaves: Any, function: _Batched, structure: Any, batch: tuple[int, 
     found = jax.tree.leaves(function.shapes(structure, leaves))
     if all(x == jax.core.ShapedArray(x.shape, x.dtype, x.weak_type) for x in leaves):
         return [jax.core.ShapedArray(x.shape, x.dtype) for x in found]
-    # Over the devices of a `shard_map` results vary as the sum of all arguments does.
+    # Over the devices of a `shard_map` results vary as the sum of all arguments does; and where the mesh is in the
+    # types, their batch axes lie as those of the arguments do.
     like = jax.make_jaxpr(lambda *xs: sum(jnp.sum(x, dtype=jnp.float32) for x in xs))(*leaves).out_avals[0]
-    placed = [like.sharding.update(spec=PartitionSpec(*(None,) * len(x.shape))) for x in found]
+    axes = [next((s for x in leaves if (s := x.sharding.spec[k])), None) for k in range(-len(batch), 0)]
+    mesh = next((x.sharding.mesh for x in leaves if any(x.sharding.spec)), like.sharding.mesh)
+    placed = [NamedSharding(mesh, PartitionSpec(*(None,) * (len(x.shape) - len(axes)), *axes)) for x in found]
     return [
         like.update(shape=x.shape, dtype=x.dtype, weak_type=False, sharding=sharding)
         for x, sharding in zip(found, placed, strict=True)

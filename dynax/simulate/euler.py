@@ -11,6 +11,7 @@ from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.friction import dry_friction, kick
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
+from dynax.sweep.scan import varying_as
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class SemiImplicitEuler(AbstractStepper):
         def nearer(a: jax.Array, _) -> tuple[jax.Array, None]:
             return equation.acceleration(q, v + 0.5 * dt * a), None
 
-        a, _ = jax.lax.scan(nearer, jnp.zeros_like(v), length=self.evaluations)
+        start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
+        a, _ = jax.lax.scan(nearer, start, length=self.evaluations)
         v = v + dt * a
         return integrate(model, q, dt * v), v
 

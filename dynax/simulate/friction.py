@@ -19,6 +19,7 @@ from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.simulate.stepper import acceleration
+from dynax.sweep.scan import varying_as
 
 ROUNDS = 20
 """Guesses at most. Robots take two to four; what is not settled by then is held for the step, which takes no energy
@@ -97,5 +98,5 @@ def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: j
 
     begin = tree_motion(still, q, v).v if isinstance(still, EmbeddedModel) else v
     start = 0, jnp.zeros_like(v), slip(begin), lax.stop_gradient(loss) > 0
-    _, _, sense, _ = lax.while_loop(unsettled, guess, start)
+    _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((still, q, tau, dt), start))
     return law(sense)

@@ -1,4 +1,7 @@
-"""`lax.scan` whose first carry may be constant where what comes out of a step varies over devices."""
+"""Loops whose first carry may be constant where what comes out of a step varies over devices.
+
+Within `jax.shard_map` a carry must vary over the same devices in every step, the first one included.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,19 @@ from jax import lax
 
 
 def scan(step: Callable, start: Any, xs: Any, *, reverse: bool = False) -> tuple[Any, Any]:
-    """`lax.scan(step, start, xs)`.
+    """`lax.scan(step, start, xs)`."""
+    return lax.scan(step, varying_as(xs, start), xs, reverse=reverse)
 
-    Within `jax.shard_map` a carry must vary over the same devices in every step, the first one included.
-    """
-    if jax.sharding.get_abstract_mesh().manual_axes:
-        zeros = [jnp.zeros_like(x, shape=(), dtype=jnp.float32) for x in jax.tree.leaves((start, xs))]
-        nothing = sum(zeros, jnp.zeros(()))
-        start = jax.tree.map(lambda x: x + nothing.astype(x.dtype), start)
-    return lax.scan(step, start, xs, reverse=reverse)
+
+def varying_as(others: Any, tree: Any) -> Any:
+    """The same arrays, varying over all devices over which any of them, or any of the others, do."""
+    if not jax.sharding.get_abstract_mesh().manual_axes:
+        return tree
+    zeros = [jnp.zeros_like(x, shape=(), dtype=jnp.float32) for x in jax.tree.leaves((others, tree))]
+    nothing = sum(zeros, jnp.zeros(()))
+
+    def spread(x: jax.Array) -> jax.Array:
+        zero = nothing.astype(jnp.result_type(x))
+        return x | zero if zero.dtype == bool else x + zero
+
+    return jax.tree.map(spread, tree)

@@ -70,6 +70,7 @@ told = dx.batch(fd, tile=3, sharding=over_batch)
 expected = over(fd, *state)
 results = {
     "vmap": compare(jax.vmap(fd, in_axes=(None, 0, 0, 0)), expected, state),
+    "vmap, axes in the types": compare(jax.vmap(fd, in_axes=(None, 0, 0, 0)), expected, state, explicit),
     "batch": compare(told, expected, state),
     "batch, axes in the types": compare(tiled, expected, state, explicit),
     "batch, outside jit": same(expected, tiled(model, *jax.device_put(state, over_batch))),
