@@ -75,6 +75,7 @@ def identify(setting: Setting, steps: int, progress: Progress) -> Masses:
         progress.tick(f"motion misfit {residuals[-1]:.1e} rad")
         if residuals[-1] < 1e-12:
             break
+    progress.stop()
     mass = np.asarray(model.mass)[bodies]
     return Masses(
         tuple(model.body_names[b] for b in bodies),

@@ -53,14 +53,12 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
     )
 
     print("\n3. Torques that bring the hand to a target, by gradient through the rollout")
-    with Progress(60 if quick else 400) as progress:
-        reached = reach(setting, 100, 15.0 if quick else 45.0, progress)
+    reached = reach(setting, 100, 15.0 if quick else 45.0, Progress(60 if quick else 400))
     before, after = 1e3 * reached.distances[0], 1e3 * reached.distances[-1]
     print(f"   the hand ends {after:.1f} mm from the target, {before:.0f} mm before")
 
     print("\n4. Link masses from a motion, by gradient through the rollout")
-    with Progress(6 if quick else 12) as progress:
-        masses = identify(setting, 60 if quick else 100, progress)
+    masses = identify(setting, 60 if quick else 100, Progress(6 if quick else 12))
     hidden = [name for name, visible in zip(masses.names, masses.visible, strict=True) if not visible]
     print(f"   largest error {masses.error(masses.perturbed):.0%} before, {masses.error(masses.recovered):.1e} after")
     if hidden:

@@ -25,14 +25,9 @@ class Progress:
         self._bar.set_postfix_str(text)
         self._bar.update()
 
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.total = self._bar.n
-            self._bar.refresh()
-            self._bar.close()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def stop(self) -> None:
+        """The last step is done; what follows is no part of the time."""
+        assert self._bar is not None
+        self._bar.total = self._bar.n
+        self._bar.refresh()
+        self._bar.close()

@@ -74,6 +74,7 @@ def reach(setting: Setting, steps: int, seconds: float, progress: Progress) -> R
         progress.tick(f"hand {1e3 * distances[-1]:.1f} mm from the target")
         if distances[-1] < 0.005 or time.perf_counter() - begin > seconds:
             break
+    progress.stop()
     hand = jax.jit(jax.vmap(setting.hand_position))
     before, after = motion(start), motion(best)
     return Reach(

@@ -56,7 +56,7 @@ def _built(builder: ModelBuilder, file: str | None) -> Model:
     try:
         return builder.build()
     except ModelError as error:
-        raise ModelError(error.reason, element=error.element, file=file, hint=error.hint) from None
+        raise ModelError(error.reason, element=error.element, file=file, line=error.line, hint=error.hint) from None
 
 
 def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
