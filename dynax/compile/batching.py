@@ -129,8 +129,7 @@ def _tiled(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[
     width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
-    equal = -(-batch[-1] // -(-batch[-1] // width))  # so that little is filled up
-    width = -(-equal // LANES) * LANES
+    width = even_width(width, batch[-1])
     moving = [x.shape[-1] > 1 for x in leaves]
 
     def one(tile: list) -> list:
@@ -173,6 +172,19 @@ def tile_width(rows: int, results: float) -> int:
     counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
     least = NARROWEST_TILE if results <= 4 * rows else 2 * LANES
     return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
+
+
+def even_width(width: int, size: int) -> int:
+    """A width near `width`, a multiple of `LANES`, for `size` samples: one that divides them if there is any.
+
+    What is filled up is copied before, and cut off in a copy of all results after: for a Jacobian a fifth of the time.
+    """
+    near = (w * LANES for w in range(-(-width // (2 * LANES)), 3 * width // (2 * LANES) + 1))
+    dividing = [w for w in near if size % w == 0]
+    if dividing:
+        return min(dividing, key=lambda w: abs(math.log(w / width)))
+    equal = -(-size // -(-size // width))  # so that little is filled up
+    return -(-equal // LANES) * LANES
 
 
 def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.compile.batching import by_tiles, tile_width
+from dynax.compile.batching import by_tiles, even_width, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 
@@ -100,4 +100,4 @@ def default_tile(mapped: Callable, axes: tuple, args: tuple, size: int) -> int:
 
     shapes = [tiled(arg) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)]
     results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, *shapes))) / width
-    return tile_width(rows, results)
+    return even_width(tile_width(rows, results), size)
