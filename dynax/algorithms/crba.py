@@ -3,31 +3,36 @@
     inward    I_i^c = I_i + sum over children of phi I_j^c phi*      f_i = I_i^c s_i
     pairs     M_ij = f_i . s_j            for body j carrying (or being) body i, both about the joint of j
 
-The pairs are one masked product over all freedoms: no walk, no gather, exact zeros off the support. Few freedoms: one
-elementwise kernel, about the joint of each column. Many: a product of matrices, with all rows taken to a joint at the
-base of their tree.
+Entries off the support are exact zeros. Few freedoms: all pairs in one elementwise kernel, about the joint of each
+column. Many: those on the support alone, one after another, with all rows taken to a joint at the base of their tree;
+for derivatives, all pairs in one product of matrices.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.compile.batching import batch_last, trailing
+from dynax.compile.batching import along_moving, batch_last, trailing
 from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import Force, RigidInertia
+from dynax.sweep import take_rows
+from dynax.topology import Topology
 from dynax.tree.bodies import carried_sums, per_velocity, world_inertias
 from dynax.tree.freedoms import Freedoms, diagonal, freedoms, in_tree, in_velocity_order, on_support, pair, root_columns
 from dynax.tree.kinematics import columns, kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, setup
 
-# Freedoms up to which the pairs are elementwise, which one kernel can hold; and in float32 XLA's product of matrices
-# smaller than 8 by 8 takes longer on a CPU than all the rest of a batch of arms. From 8 on it is the faster one.
+# Freedoms up to which walks and all pairs are one kernel; and in float32 XLA's product of matrices smaller than 8 by 8
+# takes longer on a CPU than all the rest of a batch of arms.
 ELEMENTWISE = 7
 
 
@@ -64,17 +69,47 @@ def walked(model: Model, q: jax.Array) -> tuple[Force, Freedoms]:
     return column_forces(model, s, kin, world_inertias(s, kin)), freedoms(model, s, kin)
 
 
-# A function of its own within `crba`, which one kernel can hold; the products that follow it cannot be in one.
-_walked = trailing(walked)
-
-
 def crba(model: Model, q: jax.Array) -> jax.Array:
     """The mass matrix `(nv, nv, *batch)`."""
+    if model.nv > ELEMENTWISE:
+        return _of_many(model, q)
+    force, rows = walked(model, q)
+    pairs = pair(force, rows.column, rows.position, rows.position)
+    return on_support(model, pairs) + diagonal(_armature(model, q))
+
+
+def _along_support(model: Model, q: jax.Array) -> jax.Array:
+    below, above = np.nonzero(np.tril(model.topology.velocity_support))
+    place = np.full((model.nv, model.nv), -1)
+    place[below, above] = place[above, below] = np.arange(len(below))
+    pairs = _support_pairs(model.topology)((), *_walked_to_base(model, q))
+    matrix = take_rows(pairs, place.reshape(-1)).reshape(*place.shape, *q.shape[1:])
+    return matrix + diagonal(_armature(model, q))
+
+
+def _at_base(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`I^c s` and the columns, about a joint at the base of their tree, each `(6, nv, *batch)`."""
+    force, rows = walked(model, q)
+    base = in_tree(model, rows.position)
+    return components(force.shift_to_parent(base)), components(rows.column.shift(-base))
+
+
+# Two functions of their own, each of which one kernel can hold: in one, XLA would form both rows anew for every pair.
+_walked_to_base = trailing(_at_base)
+
+
+@lru_cache(maxsize=512)
+def _support_pairs(topology: Topology) -> Callable[..., jax.Array]:
+    below, above = np.nonzero(np.tril(topology.velocity_support))
+
+    def pairs(_: tuple, force: jax.Array, column: jax.Array) -> jax.Array:
+        return sum((force[k, below] * column[k, above] for k in range(1, 6)), force[0, below] * column[0, above])
+
+    return trailing(pairs)
+
+
+def _by_product(model: Model, q: jax.Array) -> jax.Array:
     batch = q.shape[1:]
-    armature = per_velocity(model.armature, jnp.zeros((model.nv, *batch), q.dtype))
-    if model.nv <= ELEMENTWISE:
-        force, rows = walked(model, q)
-        return on_support(model, pair(force, rows.column, rows.position, rows.position)) + diagonal(armature)
     force, rows = _walked(model, q)
     base = in_tree(model, rows.position)
     force, column = (
@@ -87,10 +122,23 @@ def crba(model: Model, q: jax.Array) -> jax.Array:
     pairs = product(force, column)
     below = np.tril(model.topology.velocity_support)
     matrix = jnp.where(below, pairs, jnp.where(below.T, jnp.swapaxes(pairs, 1, 2), jnp.zeros((), q.dtype)))
-    armature = batch_leading(jnp.broadcast_to(armature, (model.nv, *batch))[:, None])
+    armature = batch_leading(jnp.broadcast_to(_armature(model, q), (model.nv, *batch))[:, None])
     return batch_trailing(matrix + jnp.eye(model.nv, dtype=q.dtype) * armature, batch)
 
 
+_walked = trailing(walked)
+
+
+def _armature(model: Model, q: jax.Array) -> jax.Array:
+    return per_velocity(model.armature, jnp.zeros((model.nv, *q.shape[1:]), q.dtype))
+
+
+def _differentiated(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    # The transpose of a product is a product, that of fetching rows a loop over them on a CPU.
+    return along_moving(_by_product, primals, tangents)
+
+
+_of_many = trailing(_along_support, _differentiated)
 _crba = batch_last(crba)
 
 

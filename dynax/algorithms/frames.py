@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 
+from dynax.compile.batching import trailing
+from dynax.linear.row_products import components
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import Mat3, Motion, Transform, Vec3, classical_acceleration
 from dynax.sweep import take_rows
 from dynax.tree.bodies import public_motion, public_rotation, stacked
-from dynax.tree.freedoms import freedoms
-from dynax.tree.kinematics import kinematics
-from dynax.tree.layout import Parts
+from dynax.tree.freedoms import root_columns
+from dynax.tree.kinematics import columns, kinematics
+from dynax.tree.layout import Parts, layout
+from dynax.tree.path import path
 from dynax.tree.setup import Setup, setup
 
 FrameChoice = Literal["body", "world", "world_aligned"]
@@ -111,22 +114,40 @@ def _check_frame(frame: str) -> None:
         raise ValueError(f"`frame` must be 'body', 'world' or 'world_aligned', got {frame!r}")
 
 
+def _columns(tree: tuple[Model, Transform | None], q: jax.Array, *, frame: FrameChoice) -> tuple[jax.Array, ...]:
+    """The columns `(6, k, *batch)` of the last body of a chain: the free root's, then those of its slots.
+
+    Apart, as results of one kernel: put together inside of it, each element would choose between the two.
+    """
+    model, pose = tree
+    s = setup(model, q, execution="automatic")
+    kin = kinematics(model, s, positions=True)
+    rotation, origin = _frame_at(model, s, kin, model.num_bodies - 1, pose)
+    root = jax.tree.map(lambda a: a[-1], root_offsets(model, s))
+
+    def moved(column: Motion, position: Vec3) -> jax.Array:
+        # Columns stand about their joints, at positions from the free root; so does the frame, until the world asks.
+        offset = jax.tree.map(lambda o, r, p: (0.0 if frame == "world" else o) - r - p, origin, root, position)
+        own = column.shift(offset)
+        return components(own.rotate_back(rotation) if frame == "body" else own)
+
+    root_column, slot_column = root_columns(s), columns(model, s, kin.rows.rotation).motion()
+    at_slot = s.layout.to_slots(kin.rows.position, s.layout.slot_body)
+    return moved(root_column, Vec3.zero(root_column.angular.x)), moved(slot_column, at_slot)
+
+
+_path_jacobians = {f: trailing(partial(_columns, frame=f)) for f in get_args(FrameChoice)}
+
+
 @partial(jax.jit, static_argnames=("body", "frame"))
 def _jacobian(model: Model, q, pose: Transform | None, *, body: int, frame: FrameChoice) -> jax.Array:
     if body < 0:
         return jnp.zeros((6, model.nv), q.dtype)
-    s = setup(model, q)
-    kin = kinematics(model, s, positions=True)
-    rows = freedoms(model, s, kin)
-    rotation, origin = _frame_at(model, s, kin, body, pose)
-    root = jax.tree.map(lambda a: a[body], root_offsets(model, s))
-    # Columns stand about their joints, at positions relative to the free root; so does the frame, until the world asks.
-    offset = jax.tree.map(lambda o, r, p: (0.0 if frame == "world" else o) - r - p, origin, root, rows.position)
-    moved = rows.column.shift(offset)
-    if frame == "body":
-        moved = moved.rotate_back(rotation)
-    carried = model.topology.support[body][model.topology.body_of_velocity]
-    return jnp.where(carried, moved.array.T, 0.0)
+    way = path(model.structure, body)
+    own = way.model(model)
+    roots, slots = _path_jacobians[frame]((own, pose), q[way.q])
+    carried = layout(own.topology, "automatic").velocity_order(roots.T, slots.T)
+    return take_rows(carried, way.from_v).T
 
 
 def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | None) -> tuple[Mat3, Vec3]:
@@ -135,8 +156,9 @@ def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | N
     if pose is None:
         return rotation, position
     dtype = s.dtype
-    local = Mat3.from_array(pose.rotation.astype(dtype)), Vec3.from_array(pose.translation.astype(dtype))
-    return rotation @ local[0], position + rotation @ local[1]
+    turn, offset = pose.rotation.astype(dtype), pose.translation.astype(dtype)  # batch axes, if any, trail
+    local = Mat3(*(turn[i, j] for i in range(3) for j in range(3)))
+    return rotation @ local, position + rotation @ Vec3(*offset)
 
 
 @for_models

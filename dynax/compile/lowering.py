@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import LANES, by_tiles, tile_width
+from dynax.compile.tiles import by_tiles, even_width, tile_width
 
 Function = Callable[[Any, Sequence[jax.Array]], list[jax.Array]]
 """A batch-last function of leaves, after the structure of its arguments."""
@@ -86,8 +86,7 @@ def tiled(function: Callable, structure: Any, batch_axes: int, leaves: Sequence[
     width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
-    equal = -(-batch[-1] // -(-batch[-1] // width))  # so that little is filled up
-    width = -(-equal // LANES) * LANES
+    width = even_width(width, batch[-1])
     moving = [x.shape[-1] > 1 for x in leaves]
 
     def one(tile: list) -> list:

@@ -31,6 +31,19 @@ def tile_width(rows: int, results: float) -> int:
     return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
 
 
+def even_width(width: int, size: int) -> int:
+    """A width near `width`, a multiple of `LANES`, for `size` samples: one that divides them if there is any.
+
+    What is filled up is copied before, and cut off in a copy of all results after: for a Jacobian a fifth of the time.
+    """
+    near = (w * LANES for w in range(-(-width // (2 * LANES)), 3 * width // (2 * LANES) + 1))
+    dividing = [w for w in near if size % w == 0]
+    if dividing:
+        return min(dividing, key=lambda w: abs(math.log(w / width)))
+    equal = -(-size // -(-size // width))  # so that little is filled up
+    return -(-equal // LANES) * LANES
+
+
 def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:
     """`function(arrays)`, `width` samples at a time: trees of arrays with a leading batch axis, to such trees.
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dynax.compile.tiles import LANES, by_tiles, tile_width
+from dynax.compile.tiles import LANES, by_tiles, even_width, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.numbers import number_shapes
@@ -155,4 +155,4 @@ def default_tile(mapped: Callable, moving: Sequence[Any], rows: int, size: int) 
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
     shapes = [jax.ShapeDtypeStruct((width, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
     results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, shapes))) / width
-    return tile_width(rows, results)
+    return even_width(tile_width(rows, results), size)

@@ -9,6 +9,7 @@ import pytest
 from jax import export
 
 import dynax as dx
+from dynax.compile.batching import LANES, even_width
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,61 @@ def test_large_batches_go_by_tiles(robot):
     twice = jax.jit(jax.vmap(jax.vmap(dx.forward_dynamics, in_axes=(None, None, 0, 0)), in_axes=(None, 0, None, None)))
     each = loop(lambda q: over(model, jnp.broadcast_to(q, (size, model.nq)), *state[1:]), q)
     np.testing.assert_allclose(twice(model, q, *state[1:]), each, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_jacobians_in_batches():
+    """Of states and of models; off the path exact zeros; the rate of `J v` at constant `v` is the bias."""
+    builder = dx.ModelBuilder()
+    rod = dx.SpatialInertia(1.0, (0.1, 0.2, -0.3), (0.2, 0.3, 0.4))
+    for k, (parent, joint) in enumerate(
+        [("world", dx.Free()), ("b0", dx.Spherical()), ("b0", dx.Helical((0, 1, 0), 0.2)), ("b1", dx.Universal())]
+    ):
+        placement = dx.Transform.from_translation((0.1 * k, 0.3, -0.2))
+        builder.body(f"b{k}", parent=parent, joint=joint, placement=placement, inertia=rod)
+    tool = dx.Transform(np.array([[0, 0, 1.0], [1, 0, 0], [0, 1, 0]]), np.array([0.3, 0.2, 0.1]))
+    builder.frame("tool", body="b1", placement=tool)
+    model = builder.build()
+    scale = jnp.array([0.5, 1.0, 2.0])
+    models = jax.tree.map(lambda leaf: leaf[None] * scale.reshape(-1, *(1,) * leaf.ndim), model)
+    same = [jnp.stack([x] * 3) for x in (model.placements.rotation, model.hinges.rotation, model.frames.rotation)]
+    models = models.replace(
+        placements=dx.Transform(same[0], models.placements.translation),
+        hinges=dx.Transform(same[1], models.hinges.translation),
+        frames=dx.Transform(same[2], models.frames.translation),
+    )
+    q = jax.vmap(lambda key: dx.random_configuration(model, key))(jax.random.split(jax.random.key(0), 3))
+    v = jax.random.normal(jax.random.key(1), (3, model.nv))
+
+    def f(model, q):
+        return dx.jacobian(model, q, "tool", frame="body")
+
+    found = jax.vmap(f)(models, q)
+    one = [jax.tree.map(lambda leaf, k=k: leaf[k], models) for k in range(3)]
+    np.testing.assert_allclose(found, jnp.stack([f(m, x) for m, x in zip(one, q, strict=True)]), atol=1e-14)
+    np.testing.assert_array_equal(found[:, :, 9:], 0.0)
+    size = 1501  # more than a tile, the last not full
+    over = jax.jit(jax.vmap(f, in_axes=(None, 0)))
+    many = over(model, jnp.resize(q, (size, model.nq)))
+    np.testing.assert_allclose(many, jnp.resize(over(model, q), many.shape), atol=1e-14)
+
+    wrench = jnp.arange(1.0, 7.0)
+
+    def power(t, q, v):
+        return wrench @ f(model, dx.integrate(model, q, t * v)) @ v
+
+    rate = jax.jit(jax.vmap(jax.grad(power), in_axes=(None, 0, 0)))(0.0, q, v)
+    bias = jax.vmap(lambda q, v: dx.jacobian_bias(model, q, v, "tool", frame="body"))(q, v)
+    np.testing.assert_allclose(rate, bias @ wrench, atol=1e-11)
+
+
+def test_tiles_divide_the_batch_where_some_near_width_does():
+    assert [even_width(width, 4096) for width in (96, 128, 224)] == [128, 128, 256]
+    for size in (1000, 1501, 4097):
+        width = even_width(224, size)
+        assert width % LANES == 0
+        tiles = -(-size // width)
+        assert tiles * width - size < tiles * LANES  # spread over all tiles, it is less than their rounding
 
 
 @pytest.mark.spec("RBDA-X-BATCH")
