@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import dynax as dx
-from dynax.compile.batching import LANES, even_width
+from dynax.compile.tiles import LANES, even_width
 
 
 @pytest.fixture(scope="module")
