@@ -82,7 +82,7 @@ def spinning() -> list:
 
 @pytest.mark.parametrize(("model", "q", "v", "dt"), spinning(), ids=["top", "tumbling"])
 def test_the_default_feeds_no_energy_into_what_spins(model, q, v, dt):
-    """It became NaN within 20 000 steps when gyroscopic forces were those of the beginning of the step."""
+    """Gyroscopic forces of the beginning of the step make 4e12 J of 21 and 1e4 J of 4 in 20 000 steps."""
     q, v = jnp.array(q), jnp.array(v, float)
     start = float(energy(model, q, v))
     ends = [float(energy(model, *advance(model, q, v, dt, n, "semi_implicit"))) for n in (10_000, 20_000)]
