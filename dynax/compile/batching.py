@@ -52,6 +52,30 @@ def batch_last(core: Callable[..., Result]) -> Callable[..., Result]:
     return jax.jit(trailing(core))
 
 
+def by_samples(function: Callable[..., Result]) -> Callable[..., Result]:
+    """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
+
+    For loops that run until all samples are done: those of one tile, on one device, do not wait for others.
+    """
+
+    def core(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        first = jax.tree.leaves(args[1:])[0]
+        return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, first.shape[1:])
+
+    return trailing(core)
+
+
+def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:
+    """`vmap` over trailing axes, of length one in leaves that are the same for all."""
+    if not batch:
+        return function(*leaves)
+    axes = [-1 if x.shape[-1] == batch[-1] else None for x in leaves]
+    given = [x if axis == -1 else x[..., 0] for x, axis in zip(leaves, axes, strict=True)]
+    one = jax.vmap(lambda *own: along_axes(function, list(own), batch[:-1]), in_axes=axes, out_axes=-1)
+    return one(*given)
+
+
 class _Batched:
     """A function on trees as a call of the primitive on their leaves."""
 

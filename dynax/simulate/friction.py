@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.compile.batching import by_samples
 from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
@@ -65,15 +66,24 @@ def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
 
 def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> DryFriction:
     """What sticks and what slips at the end of a step from `q, v`. Derivatives take that as given."""
-    own = tree(model)
-    loss = own.friction_loss.astype(v.dtype)
-    creep = jnp.finfo(v.dtype).eps ** 0.5 * own.friction_velocity.astype(v.dtype)
+    return _law(model, _sense(*lax.stop_gradient((model, q, v, tau, dt))))
 
-    def law(sense: jax.Array) -> DryFriction:
-        """`sense`: the sign of the slip, 0 where it sticks."""
-        return DryFriction(loss * sense, jnp.where(sense == 0, loss / creep, 0.0))
 
-    still, q, v, tau, dt = lax.stop_gradient((model, q, v, tau, dt))
+def _law(model: Model, sense: jax.Array) -> DryFriction:
+    """`sense`: the sign of the slip, 0 where it sticks."""
+    loss = tree(model).friction_loss.astype(sense.dtype)
+    return DryFriction(loss * sense, jnp.where(sense == 0, loss / _creep(model, sense.dtype), 0.0))
+
+
+def _creep(model: Model, dtype: jnp.dtype) -> jax.Array:
+    """What counts as no slip."""
+    return jnp.finfo(dtype).eps ** 0.5 * tree(model).friction_velocity.astype(dtype)
+
+
+@by_samples
+def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> jax.Array:
+    """The sign of the slip at the end of the step, 0 where it sticks, by guesses until none changes."""
+    loss, creep = tree(model).friction_loss.astype(v.dtype), _creep(model, v.dtype)
 
     def slip(w: jax.Array) -> jax.Array:
         return jnp.where(jnp.abs(w) <= creep, 0.0, jnp.sign(w)).astype(v.dtype)
@@ -85,10 +95,10 @@ def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: j
     def guess(state: tuple) -> tuple:
         k, a, sense, _ = state
         middle = v + 0.5 * dt * a
-        a = kick(still, q, v, tau, dt, lax.stop_gradient(law(sense))).acceleration(q, middle)
-        if isinstance(still, EmbeddedModel):
-            motion = tree_motion(still, q, middle)
-            end = tree_motion(still, q, v).v + dt * (motion.x @ a + motion.bias)
+        a = kick(model, q, v, tau, dt, _law(model, sense)).acceleration(q, middle)
+        if isinstance(model, EmbeddedModel):
+            motion = tree_motion(model, q, middle)
+            end = tree_motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
         else:
             end = v + dt * a
         reached = slip(end)
@@ -96,7 +106,7 @@ def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: j
         changed = (found != sense) & (loss > 0)
         return k + 1, a, jnp.where(changed & (k + 1 == ROUNDS), 0.0, found), changed
 
-    begin = tree_motion(still, q, v).v if isinstance(still, EmbeddedModel) else v
-    start = 0, jnp.zeros_like(v), slip(begin), lax.stop_gradient(loss) > 0
-    _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((still, q, tau, dt), start))
-    return law(sense)
+    begin = tree_motion(model, q, v).v if isinstance(model, EmbeddedModel) else v
+    start = 0, jnp.zeros_like(v), slip(begin), loss > 0
+    _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((model, q, tau, dt), start))
+    return sense
