@@ -81,7 +81,7 @@ def test_one_evaluation_is_the_motion_of_mujoco(rng):
     assert np.abs(ours.v[-1] - v).max() > 0.1
 
 
-def test_the_default_goes_to_the_same_motion_and_is_nearer_to_it(rng):
+def test_the_default_goes_to_the_same_motion(rng):
     """Half a second, whose exact motion a method of order four has found: both are of first order."""
     model = built()
     q, v = start(model, rng)
