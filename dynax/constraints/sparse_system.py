@@ -74,7 +74,7 @@ def _loop_rows(model: Model, q: jax.Array, v: jax.Array, settle: jax.Array | Non
         parameters = model.loop_parameters.astype(q.dtype)
         own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
         found = _closed(closure, take_rows(ends, group), own, model.time.astype(q.dtype), ())
-        residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found)
+        residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found[:4])
         if settle is not None:
             bias = bias - 2.0 / settle * rate - residual / settle**2
         at = np.arange(closure.rows)
