@@ -12,30 +12,30 @@ Redundant conditions leave `a` unique and `lambda` of least norm (section 8.5).
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import factorize, solve
 from dynax.algorithms.rnea import project, transmitted
-from dynax.constraints.independent import Independent
+from dynax.constraints.independent import Independent, correction, independent
 from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import Rows, constraint_rows
 from dynax.constraints.saddle import apply, apply_transpose, moved, saddle_point, solver
 from dynax.linear.each import each
 from dynax.linear.ltl import factor_ltl
 from dynax.linear.orthogonal import decompose
-from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.singular_values import singular_values
 from dynax.linear.solve import solve as solve_linear
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
 from dynax.model.kinds import for_models
-from dynax.operators.factor import innovations_factor
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
@@ -136,7 +136,7 @@ def _solved(method: str, tree: tuple, q, v, tau) -> tuple:
     kin = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
     rows, inertias = constraint_rows(model, s, kin, v), world_inertias(s, kin)
     force = tau - _force(model, s, kin, inertias, q, v, external)
-    known, free = solver(model, s, kin, inertias, rows, tolerance, force[:, None])
+    known, free = solver(model, s, kin, inertias, rows, tolerance, force[:, None], structure=model.structure)
     assert free is not None
     wanted = _stabilized(rows, settle)
     if method == "recursive":
@@ -200,8 +200,11 @@ def constrained_dynamics(
     - `settle`: the time constant [s] with which errors of position and velocity die out (Baumgarte's stabilisation,
       section 8.3, with both gains `1 / settle`); about the time in which the motion itself changes. Default: not.
 
-    **Returns:** `ConstrainedDynamics`. Singular values below `10 max(shape)` units of rounding of the largest count as
-    zero.
+    - `tolerance`: what is left of a condition beside the others, as a part of what the joints could do to it, up to which
+      it counts as their repetition. Default: 1e-5, since files have five digits, or ten times the error of position
+      (in angles and in parts of the mechanism's length) where that is more, up to 1e-3.
+
+    **Returns:** `ConstrainedDynamics`.
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -211,33 +214,93 @@ def constrained_dynamics(
     return _constrained(model, q, v, tau, external, settle, tolerance, method=method)
 
 
-@jax.jit
-def _admissible(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    rows = rows_at(model, q, v)
-    assert rows.rate is not None
-    factor = innovations_factor(model, q)
-    return v - factor.solve_root_transpose(pseudo_inverse(factor.solve_root(rows.matrix.T).T).matrix @ rows.rate)
+def _with_held(rows: Rows, held: tuple[int, ...]) -> Rows:
+    """The conditions, and that some freedoms keep their rates."""
+    assert rows.weights is not None
+    count, nv = len(held), rows.matrix.shape[1]
+    batch, dtype = rows.residual.shape[1:], rows.residual.dtype
+    unit = jnp.asarray(np.eye(nv)[list(held)], dtype).reshape((count, nv) + (1,) * len(batch))
+    none = jnp.zeros((count, *batch), dtype)
+    matrix = jnp.concatenate([rows.matrix, jnp.broadcast_to(unit, (count, nv, *batch))])
+    rate = None if rows.rate is None else jnp.concatenate([rows.rate, none])
+    weights = jnp.concatenate([jnp.broadcast_to(rows.weights, rows.residual.shape), none + 1.0])
+    return Rows(jnp.concatenate([rows.residual, none]), matrix, rate, None, None, weights)
+
+
+def _held_rows(model: Model, held: tuple[int, ...], q, v) -> tuple[Setup, Parts, Rows]:
+    s = setup(model, q, v, "automatic")
+    kin = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
+    rows = constraint_rows(model, s, kin, v)
+    return s, kin, _with_held(rows, held) if held else rows
+
+
+def _nearest(held: tuple[int, ...], tree: tuple, q, v, still) -> tuple:
+    """The admissible velocity and the impulses that make it, the system's factor, and what was decided."""
+    model, tolerance = tree
+    s, kin, rows = _held_rows(model, held, q, v)
+    structure = None if held else model.structure
+    known, _ = solver(model, s, kin, world_inertias(s, kin), rows, tolerance, structure=structure)
+    change, impulse = moved(known, jnp.zeros_like(v), -rows.rate)
+    return jnp.concatenate([v + change, impulse]), known, ()
+
+
+def _impulses(held: tuple[int, ...], tree: tuple, q, v, x, projected) -> jax.Array:
+    """`M (v' - v) - K^T p`, and `K v'` at what is independent of it; `p` must be in the range of `K`."""
+    model, _ = tree
+    change, impulse = x[: model.nv] - v, x[model.nv :]
+    rows = _held_rows(model, held, q, v)[2]
+    s = setup(model, q, change, "automatic")
+    kin = kinematics(model, s, change, positions=True)
+    momenta = Parts(*(i @ part.velocity for i, part in zip(world_inertias(s, kin), kin, strict=True)))
+    momentum = project(model, s, kin, transmitted(s, kin, momenta)) + per_velocity(model.armature, v) * change
+    across = apply(rows.matrix, change) + impulse + projected(rows.matrix, rows.rate - impulse)
+    return jnp.concatenate([momentum - apply_transpose(rows.matrix, impulse), across])
+
+
+@lru_cache(maxsize=256)
+def _impulsive(held: tuple[int, ...]) -> Callable:
+    return saddle_point(partial(_nearest, held), partial(_impulses, held))
+
+
+@partial(jax.jit, static_argnames=("held",))
+def _admissible(model: Model, q, v, tolerance=None, *, held: tuple[int, ...] = ()) -> jax.Array:
+    return _impulsive(held)((model, tolerance), q, v, jnp.zeros_like(v))[0][: model.nv]
 
 
 @for_models
-def admissible_velocity(model: Model, q, v) -> jax.Array:
+def admissible_velocity(model: Model, q, v, *, hold: Sequence[str] = (), tolerance=None) -> jax.Array:
     """The velocity nearest to `v`, in the metric of the kinetic energy, that keeps all conditions, shape `(nv,)`.
 
     It is what an impulse of the constraints makes of `v`: the jump when a loop is closed at once.
+
+    **Arguments:**
+
+    - `q`: a configuration that closes, shape `(nq,)`; `v`: shape `(nv,)`.
+    - `hold`: joints that keep their rates, such as a crank that is driven; where the conditions leave them no such
+      rate, what comes nearest. `KeyError` with near names for an unknown one.
+    - `tolerance`: as for `constrained_dynamics`.
     """
-    return _admissible(model, *as_state(model, q=q, v=v))
+    held = tuple(j for joint in hold for j in range(*model.v_slice(joint).indices(model.nv)))
+    q, v = as_state(model, q=q, v=v)
+    return _admissible(model, q, v, None if tolerance is None else jnp.asarray(tolerance, q.dtype), held=held)
 
 
 # After one step of an integrator two corrections take a residual of 1e-4 to rounding.
 CORRECTIONS = 2
+# An error of position, of an angle or of a mechanism's length, that no step of an integrator makes.
+OPEN = 0.2
 
 
 def settled(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A state that has drifted a little, projected back on the conditions."""
+    """A state that has drifted a little, projected back on the conditions; not a number if they are open."""
 
     def corrected(q: jax.Array, _) -> tuple[jax.Array, None]:
         rows = rows_at(model, q)
-        return integrate_rows(model, q, -pseudo_inverse(rows.matrix).matrix @ rows.residual), None
+        assert rows.weights is not None
+        known = independent(model.structure, rows).inverse
+        error = jnp.max(jnp.abs(rows.residual) * rows.weights, initial=0.0)
+        change = correction(rows.matrix, known, rows.residual)
+        return integrate_rows(model, q, jnp.where(error < OPEN, -change, jnp.nan)), None
 
     q = jax.lax.scan(corrected, q, length=CORRECTIONS)[0]
     return q, _admissible(model, q, v)

@@ -26,6 +26,7 @@ from dynax.constraints.explicit import clusters
 from dynax.constraints.rows import Rows, plan
 from dynax.linear.each import each
 from dynax.linear.orthogonal import decompose
+from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model.structure import Structure
 
 CLOSE = 1e-5
@@ -105,9 +106,7 @@ def _clusters(structure: Structure) -> _Clusters:
     none = np.zeros((0, 0), int)
     rows = np.concatenate(by_rows) if by_rows else none.reshape(0, nv)
     solved = np.concatenate(by_solved) if by_solved else none.reshape(0, nc)
-    return _Clusters(
-        tuple(groups), np.where(rows < 0, at_rows, rows), np.where(solved < 0, at_solved, solved)
-    )
+    return _Clusters(tuple(groups), np.where(rows < 0, at_rows, rows), np.where(solved < 0, at_solved, solved))
 
 
 def least_of(rows: Rows, tolerance: jax.Array | None) -> jax.Array:
@@ -120,9 +119,13 @@ def least_of(rows: Rows, tolerance: jax.Array | None) -> jax.Array:
     return closest + jnp.minimum(BEYOND * error, LOOSE)
 
 
-def independent(structure: Structure, rows: Rows, tolerance: jax.Array | None = None) -> Independent:
-    """The decision; `tolerance` of one's own in the place of those above, shape `(*batch)`."""
+def independent(structure: Structure | None, rows: Rows, tolerance: jax.Array | None = None) -> Independent:
+    """The decision; `tolerance` of one's own in the place of those above, shape `(*batch)`. Without the structure all
+    rows are one cluster."""
     matrix, weights, least = lax.stop_gradient((rows.matrix, rows.weights, least_of(rows, tolerance)))
+    if structure is None:
+        found = each(_decided, matrix.shape[2:], matrix, weights, jnp.broadcast_to(least, matrix.shape[2:]))
+        return Independent(*found)
     batch, static = matrix.shape[2:], _clusters(structure)
     zero = jnp.zeros((1, *batch), matrix.dtype)
     listed, solved, kept, pivots = [], [], [], []
@@ -142,6 +145,30 @@ def independent(structure: Structure, rows: Rows, tolerance: jax.Array | None = 
         jnp.concatenate([*kept, zero])[:-1],
         jnp.concatenate([*pivots, zero])[:-1],
     )
+
+
+@jax.custom_jvp
+def correction(matrix: jax.Array, known: jax.Array, residual: jax.Array) -> jax.Array:
+    """`K^+ phi`, whose `K^+` is known, for trailing batch axes."""
+    return jnp.sum(known * residual[None], axis=1)
+
+
+@correction.defjvp
+def _correction_rate(primals, tangents):
+    (k, known, residual), (dk, _, dresidual) = primals, tangents
+    inverse = known_inverse(k, known)
+
+    def solved(y: jax.Array) -> jax.Array:
+        return jnp.sum(inverse * y[None], axis=1)
+
+    def turned(y: jax.Array) -> jax.Array:
+        return jnp.sum(dk * y[:, None], axis=0)
+
+    x = solved(residual)
+    pull = turned(jnp.sum(inverse * x[:, None], axis=0))
+    rest = jnp.sum(inverse * turned(residual - jnp.sum(k * x[None], axis=1))[:, None], axis=0)
+    within = jnp.sum(k * pull[None], axis=1)
+    return x, solved(dresidual - jnp.sum(dk * x[None], axis=1) + rest - within) + pull
 
 
 def _decided(matrix: jax.Array, weights: jax.Array, least: jax.Array) -> tuple:

@@ -154,7 +154,6 @@ def _longest(rows: jax.Array) -> jax.Array:
     return jnp.maximum(jnp.max(jnp.abs(lax.stop_gradient(rows)), axis=1), 1.0)
 
 
-
 def _flat(parts: list, batch: tuple[int, ...]) -> jax.Array:
     sizes = [int(np.prod(x.shape[: x.ndim - len(batch)])) for x in parts]
     return jnp.concatenate([jnp.broadcast_to(x.reshape(n, *x.shape[x.ndim - len(batch):]), (n, *batch))

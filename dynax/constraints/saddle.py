@@ -35,6 +35,7 @@ from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.model.structure import Structure
 from dynax.tree.layout import Parts, layout
 from dynax.tree.setup import Setup
 
@@ -65,11 +66,19 @@ def apply_transpose(a: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def solver(
-    model: Model, s: Setup, kin: Parts, inertias: Parts, rows: Rows, tolerance, columns: jax.Array | None = None
+    model: Model,
+    s: Setup,
+    kin: Parts,
+    inertias: Parts,
+    rows: Rows,
+    tolerance: jax.Array | None,
+    columns: jax.Array | None = None,
+    *,
+    structure: Structure | None,
 ) -> tuple[Solver, jax.Array | None]:
-    """The system factorised, and `M^-1 columns` along with it."""
+    """The system factorised, and `M^-1 columns` along with it; `structure` as for `independent`."""
     factor = factor_at(model, s, kin, inertias)
-    conditions = independent(model.structure, rows, tolerance)
+    conditions = independent(structure, rows, tolerance)
     right = jnp.swapaxes(conditions.rows, 0, 1)
     count = 0 if columns is None else columns.shape[1]
     found = solve(factor, right if columns is None else jnp.concatenate([columns, right], axis=1))
@@ -120,9 +129,7 @@ Found = tuple[jax.Array, Solver, Any]
 """The solution, the factorised system, and what is told about it."""
 
 
-def saddle_point(
-    core: Callable[..., Found], balance: Callable[..., jax.Array]
-) -> Callable[..., tuple[jax.Array, Any]]:
+def saddle_point(core: Callable[..., Found], balance: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, Any]]:
     """`core(tree, q, v, tau)` with the derivative of what it solves: the solution and what is told about it.
 
     **Arguments:**

@@ -27,6 +27,7 @@ from dynax.constraints.ends import relative_motion
 from dynax.constraints.rows import _closed
 from dynax.constraints.rows import plan as row_plan
 from dynax.linear.matrices import product, shifts, turned
+from dynax.linear.solve import inverse as inverse_of
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.structure import Structure
@@ -99,7 +100,7 @@ def solve_blocks(plan: Plan, blocks: jax.Array, right: jax.Array) -> jax.Array:
     def eliminate(carry: tuple, row: tuple) -> tuple[tuple, tuple]:
         blocks, right = carry
         (node, later, left, across, pairs), own = row
-        inverse = jnp.linalg.inv(blocks[own])
+        inverse = inverse_of(blocks[own])
         beside = blocks[across]
         factor = product(blocks[left], inverse)
         change = product(factor[:, None], beside[None])

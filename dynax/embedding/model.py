@@ -30,6 +30,7 @@ from dynax.embedding.coefficients import (
     node_plan,
 )
 from dynax.errors import ModelError
+from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate, integrate_rows, neutral
@@ -218,7 +219,7 @@ def embedding_quality(model: EmbeddedModel, q) -> EmbeddingQuality:
 def _least(matrix: jax.Array, rank: int) -> jax.Array:
     if not rank:
         return jnp.full((), jnp.inf, matrix.dtype)
-    return jnp.linalg.svd(matrix, compute_uv=False)[rank - 1]
+    return singular_values(matrix)[rank - 1]
 
 
 def embedding_matrix(model: EmbeddedModel, q) -> jax.Array:

@@ -38,8 +38,12 @@ _solved = trailing(lambda _, a, b: each(_eliminated, a.shape[2:], a, b))
 
 
 def solve(a: jax.Array, b: jax.Array) -> jax.Array:
-    """`a^-1 b` for one matrix `(n, n)` and `b` of shape `(n,)` or `(n, m)`, as `jnp.linalg.solve` gives it."""
-    if a.shape[0] == 0 or b.size == 0:
+    """`a^-1 b` for `(..., n, n)` and `(..., n, m)`, or for one matrix and `(n,)`, as `jnp.linalg.solve` gives it."""
+    if a.ndim > 2 or b.ndim > 2:
+        lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        one, other = (jnp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b))
+        return jax.vmap(solve)(one, other).reshape(*lead, *b.shape[-2:])
+    if a.size == 0 or b.size == 0:
         return jnp.zeros(b.shape, b.dtype)
     right = b if b.ndim == 2 else b[:, None]
     found = lax.custom_linear_solve(
@@ -52,5 +56,5 @@ def solve(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def inverse(a: jax.Array) -> jax.Array:
-    """`a^-1` of one matrix `(n, n)`."""
-    return solve(a, jnp.eye(len(a), dtype=a.dtype))
+    """`a^-1` of matrices `(..., n, n)`."""
+    return solve(a, jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
