@@ -29,7 +29,6 @@ from dynax.constraints.rows import Rows, constraint_rows
 from dynax.constraints.saddle import apply, apply_transpose, moved, saddle_point, solver
 from dynax.linear.each import each
 from dynax.linear.ltl import factor_ltl
-from dynax.linear.orthogonal import decompose
 from dynax.linear.singular_values import singular_values
 from dynax.linear.solve import solve as solve_linear
 from dynax.model import Model
@@ -62,12 +61,6 @@ class ConstrainedDynamics(NamedTuple):
     """`phi(q)`, shape `(nc,)`: how far the configuration has drifted."""
     rate: jax.Array
     """Its rate, shape `(nc,)`: how far the velocity is from admissible."""
-
-
-def _conditions(k: jax.Array) -> Independent:
-    """Rows of a matrix as they are, all of one measure."""
-    found = decompose(k, jnp.asarray(10.0 * max(k.shape) * float(jnp.finfo(k.dtype).eps), k.dtype))
-    return Independent(found.rows, found.solved, found.kept.astype(k.dtype), found.pivots)
 
 
 def _recursive(model: Model, q: jax.Array, force: jax.Array, c: Independent, wanted: jax.Array) -> jax.Array:
@@ -200,9 +193,9 @@ def constrained_dynamics(
     - `settle`: the time constant [s] with which errors of position and velocity die out (Baumgarte's stabilisation,
       section 8.3, with both gains `1 / settle`); about the time in which the motion itself changes. Default: not.
 
-    - `tolerance`: what is left of a condition beside the others, as a part of what the joints could do to it, up to which
-      it counts as their repetition. Default: 1e-5, since files have five digits, or ten times the error of position
-      (in angles and in parts of the mechanism's length) where that is more, up to 1e-3.
+    - `tolerance`: what is left of a condition beside the others, as a part of what the joints could do to it, up to
+      which it counts as their repetition. Default: 1e-5, since files have five digits, and ten times the error of
+      position (in angles and in parts of the mechanism's length), but for that no more than 1e-3.
 
     **Returns:** `ConstrainedDynamics`.
     """

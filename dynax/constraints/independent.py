@@ -1,6 +1,6 @@
 """Which conditions are independent of one another, decided once and in one way for everything that asks.
 
-    K = L C        C x = T k  are the least squares of  K x = k        T = L^+        K^T lambda = C^T mu,  lambda = T^T mu
+    K = L C        T = L^+        C x = T k are the least squares of K x = k        K^T lambda = C^T mu, lambda = T^T mu
 
 `C` has orthonormal rows, as many as conditions that count, then zeros. Conditions that share no freedom are told apart
 by themselves, each cluster by its own measure, and a row counts by what is left of it beside the others, as a part of

@@ -9,8 +9,8 @@ an order made once from the graph, with the right side; nothing is ever formed t
 trees and for loops that follow one another, as in a ladder, the cost is O(n), where a spanning tree leaves O(n^2)
 entries in the mass matrix.
 
-Accelerations are those on top of velocities and gravity, as in `routes.handles`, so that the joints of the tree have zeros on
-the right.
+Accelerations are those on top of velocities and gravity, as in `routes.handles`, so that the joints of the tree have
+zeros on the right.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from jax import lax
 
 from dynax.constraints.elimination import Plan, elimination
 from dynax.constraints.ends import relative_motion
+from dynax.constraints.independent import independent
+from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import _closed
 from dynax.constraints.rows import plan as row_plan
 from dynax.linear.matrices import product, shifts, turned
@@ -45,6 +47,8 @@ class SparseMotion(NamedTuple):
     """Accelerations, shape `(nv,)`."""
     multipliers: jax.Array
     """One per row of `constraint_residual`, shape `(nc,)`."""
+    redundant: jax.Array
+    """How many conditions repeat others, an integer: the rest holds only where it is zero."""
 
 
 def system_plan(structure: Structure) -> Plan:
@@ -158,7 +162,8 @@ def _sparse(model: Model, q, v, tau, external, settle) -> SparseMotion:
     a = x[n + body, np.arange(model.nv) - start[body]]
     rows = [(2 * n + k, i) for k, loop in enumerate(structure.loops) for i in range(loop.closure.rows)]
     at = np.array(rows, dtype=int).reshape(-1, 2)
-    return SparseMotion(a, -x[at[:, 0], at[:, 1]])
+    redundant = len(at) - independent(structure, rows_at(model, q)).rank
+    return SparseMotion(a, -x[at[:, 0], at[:, 1]], redundant)
 
 
 def sparse_constrained_dynamics(model: Model, q, v, tau, external=None, *, settle=None) -> SparseMotion:
@@ -166,7 +171,8 @@ def sparse_constrained_dynamics(model: Model, q, v, tau, external=None, *, settl
 
     For mechanisms with many loops: the cost follows how they are connected, O(n) for trees and for ladders. It refuses
     what has no unique solution: conditions must not repeat each other (see `mobility`), and every body, or what it
-    carries by its loops, needs an invertible inertia. Results are not finite, or not exact, where that fails.
+    carries by its loops, needs an invertible inertia. Where conditions do repeat each other, `redundant` says so, and
+    the accelerations are wrong. (To tell that takes more than O(n); under `jit` only where it is looked at.)
 
     **Arguments:** as for `constrained_dynamics`. Raises `ValueError` for a model with gears or conditions of the user's
     own.

@@ -27,8 +27,6 @@ def each(function: Callable, batch: tuple[int, ...], *arrays: Any) -> Any:
         return jnp.moveaxis(jnp.broadcast_to(x, (*head, *batch)).reshape(*head, size), -1, 0)
 
     given = jax.tree.map(leading, arrays)
-    if jax.default_backend() == "cpu":
-        found = lax.map(lambda x: function(*x), given)
-    else:
-        found = jax.vmap(function)(*given)
+    one_by_one = jax.default_backend() == "cpu"
+    found = lax.map(lambda x: function(*x), given) if one_by_one else jax.vmap(function)(*given)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)

@@ -27,7 +27,7 @@ class Decomposition(NamedTuple):
     solved: jax.Array
     """`G^-1 B`, shape `(k, m)`: `C x = G^-1 B y` are the least squares of `A x = y`."""
     pivots: jax.Array
-    """How long each row was when it was chosen, by its weight, from the longest on, and those left out; shape `(k,)`."""
+    """How long each row was when it was chosen, by its weight, from the longest on, and of those left out, `(k,)`."""
     kept: jax.Array
     """Which of them count, booleans `(k,)`."""
 
