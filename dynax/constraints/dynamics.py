@@ -162,6 +162,7 @@ _MOTION = {method: saddle_point(partial(_solved, method), _balance) for method i
 def _constrained(model: Model, q, v, tau, external, settle, tolerance, *, method: str) -> ConstrainedDynamics:
     x, told = _MOTION[method]((model, external, settle, tolerance), q, v, tau)
     rows = rows_at(model, q, v)
+    assert rows.rate is not None
     a, multipliers = x[: model.nv], x[model.nv :]
     return ConstrainedDynamics(
         a,
@@ -232,6 +233,7 @@ def _nearest(held: tuple[int, ...], tree: tuple, q, v, still) -> tuple:
     model, tolerance = tree
     s, kin, rows = _held_rows(model, held, q, v)
     structure = None if held else model.structure
+    assert rows.rate is not None
     known, _ = solver(model, s, kin, world_inertias(s, kin), rows, tolerance, structure=structure)
     change, impulse = moved(known, jnp.zeros_like(v), -rows.rate)
     return jnp.concatenate([v + change, impulse]), known, ()
@@ -242,6 +244,7 @@ def _impulses(held: tuple[int, ...], tree: tuple, q, v, x, projected) -> jax.Arr
     model, _ = tree
     change, impulse = x[: model.nv] - v, x[model.nv :]
     rows = _held_rows(model, held, q, v)[2]
+    assert rows.rate is not None
     s = setup(model, q, change, "automatic")
     kin = kinematics(model, s, change, positions=True)
     momenta = Parts(*(i @ part.velocity for i, part in zip(world_inertias(s, kin), kin, strict=True)))

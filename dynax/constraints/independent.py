@@ -113,6 +113,7 @@ def least_of(rows: Rows, tolerance: jax.Array | None) -> jax.Array:
     """What is left of a row up to which it counts for nothing, of its cluster's longest, shape `(*batch)`."""
     if tolerance is not None:
         return tolerance
+    assert rows.weights is not None
     residual, dtype = lax.stop_gradient(rows.residual), rows.residual.dtype
     closest = max(CLOSE, 10.0 * max(rows.matrix.shape[:2], default=1) * float(jnp.finfo(dtype).eps))
     error = jnp.max(jnp.abs(residual) * rows.weights, axis=0, initial=0.0)
@@ -122,6 +123,7 @@ def least_of(rows: Rows, tolerance: jax.Array | None) -> jax.Array:
 def independent(structure: Structure | None, rows: Rows, tolerance: jax.Array | None = None) -> Independent:
     """The decision; `tolerance` of one's own in the place of those above, shape `(*batch)`. Without the structure all
     rows are one cluster."""
+    assert rows.weights is not None
     matrix, weights, least = lax.stop_gradient((rows.matrix, rows.weights, least_of(rows, tolerance)))
     if structure is None:
         found = each(_decided, matrix.shape[2:], matrix, weights, jnp.broadcast_to(least, matrix.shape[2:]))

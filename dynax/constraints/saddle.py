@@ -86,7 +86,7 @@ def solver(
     inverse = each(_schur_inverse, s.batch, conditions.rows, responses, conditions.kept)
     parts = (factor.root_rotation, factor.slots, factor.gains, factor.roots, rows.matrix, conditions, responses)
     whole = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(s.batch)], *s.batch)), parts)
-    return Solver(*whole, inverse), None if columns is None else found[:, :count]
+    return Solver(*whole, inverse=inverse), None if columns is None else found[:, :count]
 
 
 def _schur_inverse(rows: jax.Array, responses: jax.Array, kept: jax.Array) -> jax.Array:

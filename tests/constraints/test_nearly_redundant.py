@@ -54,6 +54,7 @@ def test_a_hinge_out_of_line_by_less_than_files_tell():
         np.testing.assert_allclose(near[1], a, atol=1e3 * angle)
         np.testing.assert_allclose(near[4], moved, atol=50 * angle)
         assert 0.02 < near[3][0] * angle < 10.0
+        assert dx.embed(tilted(angle), guess, independent=["crank_joint"]).independent_joints == ("crank_joint",)
     clear = motions(tilted(0.1), guess)
     assert clear[2].min() == 3  # it is a structure
     assert gap.min() > 1e6
