@@ -32,7 +32,7 @@ from dynax.spatial import ArticulatedInertia, Force, Mat3
 from dynax.tree.bodies import world_inertias
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Layout, Parts
-from dynax.tree.setup import setup
+from dynax.tree.setup import Setup, setup
 
 
 class Factor(NamedTuple):
@@ -49,7 +49,11 @@ def factorize(model: Model, q: jax.Array) -> Factor:
     """Articulated inertias and gains for trailing batch axes."""
     s = setup(model, q)
     kin = kinematics(model, s)
-    inertias = world_inertias(s, kin)
+    return factor_at(model, s, kin, world_inertias(s, kin))
+
+
+def factor_at(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Factor:
+    """The same from what is known already."""
     slots = slot_rows(model, s, kin)
 
     def inward(handed, x):

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from dynax.algorithms.crba import composites
 from dynax.algorithms.frames import FrameChoice, jacobian
 from dynax.algorithms.rnea import project, transmitted
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Motion, Vec3
@@ -105,14 +106,14 @@ def floating_mass_matrix(model: Model, q) -> jax.Array:
     _check_floating(model)
     (q,) = as_state(model, q=q)
     own = _inertias(model, q)
-    return own.joint - own.coupling.T @ jnp.linalg.solve(own.base, own.coupling)
+    return own.joint - own.coupling.T @ solve(own.base, own.coupling)
 
 
 def floating_bias_force(model: Model, q, v, external=None) -> jax.Array:
     """`C - F^T (I_0^c)^-1 p_0^c`: with it and `floating_mass_matrix`, `H a + C = tau` for the joints alone, shape
     `(nv - 6,)` (eq. 9.16). Gravity, which moves base and joints alike, is not felt in it."""
     e = floating_equations(model, q, v, external)
-    return e.joint_bias - e.coupling.T @ jnp.linalg.solve(e.base_inertia, e.base_bias)
+    return e.joint_bias - e.coupling.T @ solve(e.base_inertia, e.base_bias)
 
 
 @jax.jit
@@ -123,7 +124,7 @@ def _floating_inverse_dynamics(model: Model, q, v, a, external):
     total = composites(s, kin, world_inertias(s, kin))
     one = jax.tree.map(lambda x: x[0], s.root_rotation)
     base = jax.tree.map(lambda x: x[0], total.roots).rotate(one.T).matrix + jnp.diag(model.armature[:6].astype(s.dtype))
-    own = -jnp.linalg.solve(base, relative[:6])
+    own = -solve(base, relative[:6])
     rows = freedoms(model, s, kin)
     # tau_i = S_i . (I_i^c a_0 + p_i^c), with a_0 at the joint (eq. 9.25).
     moved = Motion(Vec3.from_array(own[:3]), Vec3.from_array(own[3:])).rotate(one).shift(rows.position)
@@ -162,4 +163,4 @@ def floating_jacobian(model: Model, q, name: str, *, frame: FrameChoice) -> jax.
     _check_floating(model)
     (q,) = as_state(model, q=q)
     j, own = jacobian(model, q, name, frame=frame), _inertias(model, q)
-    return j[:, 6:] - j[:, :6] @ jnp.linalg.solve(own.base, own.coupling)
+    return j[:, 6:] - j[:, :6] @ solve(own.base, own.coupling)

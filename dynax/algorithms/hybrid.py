@@ -13,6 +13,7 @@ import numpy as np
 from dynax.algorithms.articulated import eliminate, slot_rows
 from dynax.algorithms.crba import crba
 from dynax.algorithms.rnea import rnea
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -76,7 +77,7 @@ def _hybrid_by_matrix(model: Model, q, v, tau, a, external, *, prescribed: tuple
     a = jnp.where(given, a, 0.0)
     bias = rnea(model, q, v, None, external) + crba(model, q) @ a
     mass = crba(model, q)[np.ix_(free, free)]
-    solution = jnp.linalg.solve(mass, (tau - bias)[free]) if len(free) else jnp.zeros(0, q.dtype)
+    solution = solve(mass, (tau - bias)[free]) if len(free) else jnp.zeros(0, q.dtype)
     a = a.at[free].set(solution)
     return a, jnp.where(given, rnea(model, q, v, a, external), tau)
 

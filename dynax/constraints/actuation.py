@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.rnea import inverse_dynamics
+from dynax.constraints.independent import independent
 from dynax.constraints.residual import rows_at
-from dynax.linear.pseudo_inverse import pseudo_inverse
+from dynax.linear.pseudo_inverse import known_inverse, pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
 
@@ -59,11 +60,12 @@ class ActuatedForces(NamedTuple):
 
 
 @jax.jit
-def _actuated(model: Model, q, v, a, external, driven: jax.Array) -> ActuatedForces:
+def _actuated(model: Model, q, v, a, external, driven: jax.Array, tolerance) -> ActuatedForces:
     needed = inverse_dynamics(model, q, v, a, external)
-    matrix = rows_at(model, q).matrix
-    inverse = pseudo_inverse(matrix)
-    projector = jnp.eye(model.nv, dtype=q.dtype) - inverse.matrix @ matrix
+    rows = rows_at(model, q)
+    decided = independent(model.structure, rows, tolerance)
+    inverse = known_inverse(rows.matrix, decided.inverse)
+    projector = jnp.eye(model.nv, dtype=q.dtype) - inverse @ rows.matrix
     own = jnp.where(driven, projector, 0.0)
     # The projector's scale is one: singular values are judged by themselves, also where all of them are rounding.
     least = MARGIN * float(jnp.finfo(q.dtype).eps) ** 0.5
@@ -75,14 +77,14 @@ def _actuated(model: Model, q, v, a, external, driven: jax.Array) -> ActuatedFor
         jnp.where(driven, tau, 0.0),
         wanted - own @ tau,
         found.rank,
-        model.nv - inverse.rank,
+        model.nv - decided.rank,
         jnp.sum(driven),
         found.singular_values,
     )
 
 
 def actuated_inverse_dynamics(
-    model: Model, q, v, a, external=None, *, actuated: Sequence[str] | None = None
+    model: Model, q, v, a, external=None, *, actuated: Sequence[str] | None = None, tolerance=None
 ) -> ActuatedForces:
     """Forces of some joints that make a model with loops, gears and conditions move as given.
 
@@ -95,6 +97,7 @@ def actuated_inverse_dynamics(
     - `external`: as for `inverse_dynamics`.
     - `actuated`: names of the joints with actuators, all their freedoms; `KeyError` with near names for an unknown one.
       Default all joints.
+    - `tolerance`: of the rank of the conditions, as for `constrained_dynamics`.
 
     **Returns:** `ActuatedForces`. Singular values below ten square roots of the unit of rounding count as zero.
     """
@@ -104,4 +107,6 @@ def actuated_inverse_dynamics(
     driven = np.zeros(model.nv, dtype=bool)
     for name in names:
         driven[model.v_slice(name)] = True
-    return _actuated(model, *as_state(model, q=q, v=v, a=a, external=external), jnp.asarray(driven))
+    state = as_state(model, q=q, v=v, a=a, external=external)
+    limit = None if tolerance is None else jnp.asarray(tolerance, state[0].dtype)
+    return _actuated(model, *state, jnp.asarray(driven), limit)

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.constraints.independent import correction, independent
 from dynax.constraints.residual import rows_at
-from dynax.linear.pseudo_inverse import pseudo_inverse
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows, rate_rows, tangent_rows
@@ -36,10 +37,12 @@ class Assembly(NamedTuple):
     """The largest entry of `constraint_residual` there: look at it, a guess may be too far or the loops too short."""
     rank: jax.Array
     """Of the Jacobian of the conditions by the joints that may move."""
+    gap: jax.Array
+    """How clear that is, as in `ConstrainedDynamics`."""
 
 
 @for_models
-def assemble(model: Model, q, *, hold: Sequence[str] = (), iterations: int = 60) -> Assembly:
+def assemble(model: Model, q, *, hold: Sequence[str] = (), iterations: int = 60, tolerance=None) -> Assembly:
     """The configuration near `q` in which all loops close, gears mesh and conditions hold.
 
     **Arguments:**
@@ -47,6 +50,7 @@ def assemble(model: Model, q, *, hold: Sequence[str] = (), iterations: int = 60)
     - `q`: a guess, shape `(nq,)`; it chooses among the ways to assemble the mechanism (elbow up or down).
     - `hold`: joints that keep their coordinates; the others are found. `KeyError` with near names for an unknown one.
     - `iterations`: the most steps; convergence is quadratic near the answer.
+    - `tolerance`: of the rank, as for `constrained_dynamics`.
 
     Where conditions are redundant or joints are left free the change from the guess is kept small. Nothing is raised
     when no such configuration is near: `error` tells.
@@ -57,8 +61,9 @@ def assemble(model: Model, q, *, hold: Sequence[str] = (), iterations: int = 60)
     (guess,) = as_state(model, q=q)
     found = _assemble(model, guess, _Held(tuple(held.tolist())), iterations)
     rows = rows_at(model, found)
-    rank = pseudo_inverse(jnp.where(held, 0.0, rows.matrix)).rank
-    return Assembly(found, jnp.max(jnp.abs(rows.residual), initial=0.0), rank)
+    limit = None if tolerance is None else jnp.asarray(tolerance, found.dtype)
+    decided = independent(model.structure, rows._replace(matrix=jnp.where(held, 0.0, rows.matrix)), limit)
+    return Assembly(found, jnp.max(jnp.abs(rows.residual), initial=0.0), decided.rank, decided.gap)
 
 
 class _Held(NamedTuple):
@@ -82,7 +87,7 @@ def _closed(held: _Held, iterations: int, model: Model, guess: jax.Array) -> jax
         normal = k @ k.T
         scale = jnp.max(jnp.diagonal(normal), initial=tiny)
         shift = (damping + 10.0 * len(normal) * tiny) * scale
-        step = -k.T @ jnp.linalg.solve(normal + shift * jnp.eye(len(normal), dtype=k.dtype), rows.residual)
+        step = -k.T @ solve(normal + shift * jnp.eye(len(normal), dtype=k.dtype), rows.residual)
         trial = integrate_rows(model, q, step)
         better = jnp.sum(rows_at(model, trial).residual ** 2) < jnp.sum(rows.residual**2)
         damping = jnp.where(better, jnp.where(damping < 1e-3, 0.0, 0.1 * damping), jnp.maximum(10.0 * damping, 1e-3))
@@ -97,8 +102,11 @@ def _closed_rate(held: _Held, iterations: int, primals, tangents):
     (model, guess), (dmodel, dguess) = primals, tangents
     fixed = np.array(held.mask, dtype=bool)
     q = _closed(held, iterations, model, guess)
-    k = rows_at(model, q).matrix
+    rows = rows_at(model, q)
+    k = rows.matrix
     wanted = tangent_rows(model, guess, dguess)
     moved = jax.jvp(lambda m: rows_at(m, q).residual, (model,), (dmodel,))[1]
-    change = wanted - pseudo_inverse(jnp.where(fixed, 0.0, k)).matrix @ (k @ wanted + moved)
+    free = jnp.where(fixed, 0.0, k)
+    known = independent(model.structure, rows._replace(matrix=free)).inverse
+    change = wanted - correction(free, known, k @ wanted + moved)
     return q, rate_rows(model, q, change)

@@ -27,6 +27,7 @@ from dynax.algorithms.crba import crba
 from dynax.constraints.couplings import Coupling
 from dynax.constraints.open_system import OpenSystem, bodies_of
 from dynax.linear.pseudo_inverse import PseudoInverse, pseudo_inverse
+from dynax.linear.solve import solve
 from dynax.model.configuration import integrate
 from dynax.operators.nodes import jacobian_rows
 from dynax.tree.kinematics import kinematics
@@ -153,7 +154,7 @@ def _by_secondary(sides: dict[str, Side], gap: jax.Array, tolerance) -> CoupledM
     b = _times(two.matrix, jacobian_rows(own.model, s, kin, bodies_of(own), own.free.rows))
     mass = crba(own.model, own.q)
     kb = _times(found.matrix, b)
-    change = -jnp.linalg.solve(mass + _times(b.T, kb), _times(kb.T, gap))
+    change = -solve(mass + _times(b.T, kb), _times(kb.T, gap))
     force = _times(found.matrix, gap + _times(b, change))
     start = one.system.free.acceleration
     return CoupledMotion(

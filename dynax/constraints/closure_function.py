@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.rnea import inverse_dynamics
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import tangent_rows
@@ -61,7 +62,7 @@ def _dynamics(model: Model, gamma: Gamma, y, rate, tau, external) -> jax.Array:
     motion = _motion(model, gamma, y, rate)
     mass = mass_matrix(model, motion.q)
     needed = inverse_dynamics(model, motion.q, motion.v, motion.bias, external)
-    return jnp.linalg.solve(motion.matrix.T @ mass @ motion.matrix, motion.matrix.T @ (tau - needed))
+    return solve(motion.matrix.T @ mass @ motion.matrix, motion.matrix.T @ (tau - needed))
 
 
 def _checked(y, rate) -> tuple[jax.Array, jax.Array]:

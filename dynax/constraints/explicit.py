@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.constraints.rows import plan
+from dynax.linear.singular_values import singular_values
+from dynax.linear.solve import solve
 from dynax.model import Model
 
 # Pivots below this part of the largest entry of the matrix count as zero.
@@ -199,10 +201,10 @@ def explicit_constraints(matrix, right=None, choice: IndependentChoice | None = 
             continue
         first = matrix[rows[:, None], dependent]
         both = jnp.concatenate([-matrix[rows[:, None], independent], right[rows, None]], axis=1)
-        solved = jnp.linalg.solve(first, both)
+        solved = solve(first, both)
         places = np.array([place[int(j)] for j in independent], dtype=int)
         whole = whole.at[dependent[:, None], places].set(solved[:, :-1])
         g = g.at[dependent].set(solved[:, -1])
-        values = jnp.linalg.svd(first, compute_uv=False)
+        values = singular_values(first)
         quality.append(values[-1] / values[0])
     return ExplicitConstraints(whole, g, jnp.stack(quality) if quality else jnp.zeros(0, matrix.dtype))

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.constraints.independent import independent
 from dynax.constraints.residual import rows_at
-from dynax.linear.pseudo_inverse import pseudo_inverse
+from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
 
@@ -32,7 +33,9 @@ class Mobility(NamedTuple):
     redundant: jax.Array
     """`nc - rank`: how many conditions repeat others."""
     singular_values: jax.Array
-    """Of `constraint_jacobian`, the largest first: how clear the rank is."""
+    """Of `constraint_jacobian`, the largest first."""
+    gap: jax.Array
+    """How clear the rank is, as in `ConstrainedDynamics`."""
 
     @property
     def overconstrained(self) -> jax.Array:
@@ -42,10 +45,11 @@ class Mobility(NamedTuple):
 
 @partial(jax.jit, static_argnames=("tolerance",))
 def _mobility(model: Model, q: jax.Array, *, tolerance: float | None) -> Mobility:
-    matrix = rows_at(model, q).matrix
-    found = pseudo_inverse(matrix, tolerance)
-    nc, nv = matrix.shape
-    return Mobility(nv - found.rank, jnp.asarray(nv - nc), found.rank, nc - found.rank, found.singular_values)
+    rows = rows_at(model, q)
+    found = independent(model.structure, rows, None if tolerance is None else jnp.asarray(tolerance, q.dtype))
+    nc, nv = rows.matrix.shape
+    values = singular_values(rows.matrix)
+    return Mobility(nv - found.rank, jnp.asarray(nv - nc), found.rank, nc - found.rank, values, found.gap)
 
 
 def mobility(model: Model, q, *, tolerance: float | None = None) -> Mobility:
@@ -54,9 +58,9 @@ def mobility(model: Model, q, *, tolerance: float | None = None) -> Mobility:
     **Arguments:**
 
     - `q`: a configuration that closes, shape `(nq,)`.
-    - `tolerance`: singular values up to this part of the largest count as zero. Default
-      `10 max(nc, nv)` units of rounding, which finds a singular configuration only where it is met to rounding; one
-      that is near has a singular value that is small, in proportion.
+    - `tolerance`: what is left of a condition beside the others, as a part of what the joints could do to it, up to
+      which it counts as their repetition; default as for `constrained_dynamics`. A configuration nearer to a singular
+      one than that counts as singular; one that is near has a singular value that is small, in proportion.
     """
     return _mobility(model, *as_state(model, q=q), tolerance=tolerance)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dynax.compile.fence import fenced
 from dynax.constraints.ends import Ends, loop_paths, relative_motion
@@ -40,6 +41,9 @@ class Rows(NamedTuple):
     """`k`, shape `(nc,)`."""
     entries: jax.Array | None = None
     """The entries of `K` that may not be zero, in a list; `Plan.entry` tells which is where."""
+    weights: jax.Array | None = None
+    """By what rows count when they are compared, shape `(nc,)`: one over what joints could do to each of them, were all
+    directions along it. Turns and shifts, in large and in small mechanisms, are then of the order of one."""
 
 
 class Plan(NamedTuple):
@@ -97,7 +101,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     """The rows for trailing batch axes; with `v`, `kin` must have velocities, and accelerations with gravity."""
     p, structure = plan(model.structure), model.structure
     batch, dtype = s.batch, s.dtype
-    residual, rate, bias, entries = [], [], [], []
+    residual, rate, bias, entries, sizes = [], [], [], [], []
     if structure.loops:
         ends = fenced(relative_motion(model, s, kin, moving=v is not None), batch)
         parameters = lift(model.loop_parameters, 1, len(batch), dtype)
@@ -105,12 +109,12 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
         for closure, group in p.groups:
             own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
             found = _closed(closure, take_rows(ends, group), own, lift(model.time, 0, len(batch), dtype), batch)
-            for parts, values in zip((residual, entries, rate, bias), found, strict=True):
+            for parts, values in zip((residual, entries, rate, bias, sizes), found, strict=True):
                 parts.append(values)
             order.append(p.start[group][None] + np.arange(closure.rows)[:, None])
         back = np.argsort(np.concatenate([o.reshape(-1) for o in order]))
-        residual, rate, bias = ([_flat(parts, batch)[back]] if v is not None or parts is residual else []
-                                for parts in (residual, rate, bias))  # fmt: skip
+        residual, rate, bias, sizes = ([_flat(parts, batch)[back]] if parts[0] is not None else []
+                                       for parts in (residual, rate, bias, sizes))  # fmt: skip
         entries = [_flat(entries, batch)]
     ratio_at = 0
     ratio = lift(model.coupling_ratio, 1, len(batch), dtype)
@@ -121,6 +125,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
         ratio_at += count
         residual.append((own.residual - offset[k])[None])
         entries.append(own.matrix)
+        sizes.append(_longest(own.matrix[None]))
         if own.rate is not None and own.bias is not None:
             rate.append(own.rate[None])
             bias.append(own.bias[None])
@@ -129,6 +134,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
         own = _condition(model, condition, s.q, v)
         residual.append(own.residual)
         entries.append(own.matrix)
+        sizes.append(_longest(own.matrix))
         if own.rate is not None and own.bias is not None:
             rate.append(own.rate)
             bias.append(own.bias)
@@ -140,7 +146,12 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     moving = v is not None
     listed = _flat(entries, batch)
     rates = (joined(rate), joined(bias)) if moving else (None, None)
-    return Rows(joined(residual), listed[p.entry], *rates, listed)
+    return Rows(joined(residual), listed[p.entry], *rates, listed, 1.0 / joined(sizes))
+
+
+def _longest(rows: jax.Array) -> jax.Array:
+    """How large gears and conditions of the user's own are, in their own units: nothing else is known of them."""
+    return jnp.maximum(jnp.max(jnp.abs(lax.stop_gradient(rows)), axis=1), 1.0)
 
 
 def _flat(parts: list, batch: tuple[int, ...]) -> jax.Array:
@@ -150,7 +161,8 @@ def _flat(parts: list, batch: tuple[int, ...]) -> jax.Array:
 
 
 def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.Array, batch: tuple[int, ...]):
-    """Residual `(rows, loops)`, entries `(rows, loops, w)`, and if the ends move the rate and the bias."""
+    """Residual `(rows, loops)`, entries `(rows, loops, w)`, if the ends move the rate and the bias, and how large the
+    entries of each row could be."""
     shape = ends.rotation.xx.shape
 
     def error(rotation: Mat3, translation: Vec3, time: jax.Array) -> jax.Array:
@@ -173,8 +185,12 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     columns = _six(ends.columns)  # (6, loops, w)
     entries = sum(slope[k][:, :, None] * columns[k][None] for k in range(6))
     residual = error(*at)
+    turning, shifting = (_longest_of(lax.stop_gradient(columns[k : k + 3])) for k in (0, 3))
+    angular, linear = (_length(lax.stop_gradient(slope[k : k + 3])) for k in (0, 3))
+    possible = angular * turning + linear * shifting
+    size = jnp.where(possible > 0.0, possible, 1.0)
     if ends.velocity is None or ends.bias is None:
-        return residual, entries, None, None
+        return residual, entries, None, None, size
     twist = ends.velocity
 
     def rate(rotation: Mat3, translation: Vec3, now: jax.Array) -> jax.Array:
@@ -183,7 +199,16 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     first, second = jax.jvp(rate, at, (*moved(ends.rotation, twist), tick))
     acceleration = _six(ends.bias)
     second = second + sum(slope[k] * acceleration[k][None] for k in range(6))
-    return residual, entries, first, -second
+    return residual, entries, first, -second, size
+
+
+def _length(parts) -> jax.Array:
+    return jnp.sqrt(sum(x * x for x in parts))
+
+
+def _longest_of(columns) -> jax.Array:
+    """Of the columns `(loops, w)` of each loop, for each of its rows."""
+    return jnp.max(_length(columns), axis=1)[None]
 
 
 def _six(motion: Motion) -> list:

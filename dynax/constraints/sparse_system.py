@@ -24,9 +24,12 @@ from jax import lax
 
 from dynax.constraints.elimination import Plan, elimination
 from dynax.constraints.ends import relative_motion
+from dynax.constraints.independent import independent
+from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import _closed
 from dynax.constraints.rows import plan as row_plan
 from dynax.linear.matrices import product, shifts, turned
+from dynax.linear.solve import inverse as inverse_of
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.structure import Structure
@@ -44,6 +47,8 @@ class SparseMotion(NamedTuple):
     """Accelerations, shape `(nv,)`."""
     multipliers: jax.Array
     """One per row of `constraint_residual`, shape `(nc,)`."""
+    redundant: jax.Array
+    """How many conditions repeat others, an integer: the rest holds only where it is zero."""
 
 
 def system_plan(structure: Structure) -> Plan:
@@ -74,7 +79,7 @@ def _loop_rows(model: Model, q: jax.Array, v: jax.Array, settle: jax.Array | Non
         parameters = model.loop_parameters.astype(q.dtype)
         own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
         found = _closed(closure, take_rows(ends, group), own, model.time.astype(q.dtype), ())
-        residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found)
+        residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found[:4])
         if settle is not None:
             bias = bias - 2.0 / settle * rate - residual / settle**2
         at = np.arange(closure.rows)
@@ -99,7 +104,7 @@ def solve_blocks(plan: Plan, blocks: jax.Array, right: jax.Array) -> jax.Array:
     def eliminate(carry: tuple, row: tuple) -> tuple[tuple, tuple]:
         blocks, right = carry
         (node, later, left, across, pairs), own = row
-        inverse = jnp.linalg.inv(blocks[own])
+        inverse = inverse_of(blocks[own])
         beside = blocks[across]
         factor = product(blocks[left], inverse)
         change = product(factor[:, None], beside[None])
@@ -157,7 +162,8 @@ def _sparse(model: Model, q, v, tau, external, settle) -> SparseMotion:
     a = x[n + body, np.arange(model.nv) - start[body]]
     rows = [(2 * n + k, i) for k, loop in enumerate(structure.loops) for i in range(loop.closure.rows)]
     at = np.array(rows, dtype=int).reshape(-1, 2)
-    return SparseMotion(a, -x[at[:, 0], at[:, 1]])
+    redundant = len(at) - independent(structure, rows_at(model, q)).rank
+    return SparseMotion(a, -x[at[:, 0], at[:, 1]], redundant)
 
 
 def sparse_constrained_dynamics(model: Model, q, v, tau, external=None, *, settle=None) -> SparseMotion:
@@ -165,7 +171,8 @@ def sparse_constrained_dynamics(model: Model, q, v, tau, external=None, *, settl
 
     For mechanisms with many loops: the cost follows how they are connected, O(n) for trees and for ladders. It refuses
     what has no unique solution: conditions must not repeat each other (see `mobility`), and every body, or what it
-    carries by its loops, needs an invertible inertia. Results are not finite, or not exact, where that fails.
+    carries by its loops, needs an invertible inertia. Where conditions do repeat each other, `redundant` says so, and
+    the accelerations are wrong. (To tell that takes more than O(n); under `jit` only where it is looked at.)
 
     **Arguments:** as for `constrained_dynamics`. Raises `ValueError` for a model with gears or conditions of the user's
     own.

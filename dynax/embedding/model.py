@@ -16,6 +16,7 @@ import numpy as np
 
 from dynax.constraints.assembly import assemble
 from dynax.constraints.ends import loop_paths
+from dynax.constraints.independent import least_of
 from dynax.constraints.residual import constraint_jacobian, rows_at
 from dynax.constraints.rows import Rows
 from dynax.constraints.rows import plan as row_plan
@@ -30,6 +31,7 @@ from dynax.embedding.coefficients import (
     node_plan,
 )
 from dynax.errors import ModelError
+from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate, integrate_rows, neutral
@@ -123,7 +125,7 @@ class EmbeddedModel:
         return f"EmbeddedModel({self.name!r}, nv={self.nv} of {self.tree.nv}, aggregates of {sizes or 'no'} bodies)"
 
 
-def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedModel:
+def embed(model: Model, q=None, *, independent: Sequence[str] = (), tolerance: float | None = None) -> EmbeddedModel:
     """The model with its loops, gears and conditions embedded: every algorithm runs on it as on a tree.
 
     Which bodies form an aggregate follows from the graph; which velocities are independent is chosen once, by pivoting
@@ -135,6 +137,7 @@ def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedM
     - `model`: with loops, gears or conditions, its leaves known (not traced, not batched): replace them afterwards.
     - `q`: near the reference configuration, shape `(nq,)`; default the neutral one. Loops are closed from there.
     - `independent`: joints to keep independent, if that is possible.
+    - `tolerance`: of the rank, as for `constrained_dynamics`.
 
     Raises `ModelError` when the loops do not close near `q`, when `q` is a singular configuration, or the joints named
     cannot be independent.
@@ -150,6 +153,8 @@ def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedM
     near = [jnp.asarray(0.02 * x, found.q.dtype) for x in np.random.default_rng(0).normal(size=(2, model.nv))]
     poses = [found.q, *(assemble(model, integrate(model, found.q, dv)).q for dv in near)]
     jacobians = [np.asarray(constraint_jacobian(model, pose), dtype=np.float64) for pose in poses]
+    reference = rows_at(model, found.q)
+    weights, least = np.asarray(reference.weights)[:, None], float(least_of(reference, _given(tolerance)))
     start, topology, rows = row_plan(model.structure).start, model.topology, loop_paths(model.structure).freedom
     moved: list[set[int]] = []
     for k in range(len(start) - 1):
@@ -166,7 +171,7 @@ def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedM
         own = [row for k in aggregate.conditions for row in range(start[k], start[k + 1])]
         free = [j for body in aggregate.bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
         keep = [i for i, j in enumerate(free) if j in wanted]
-        chosen, rank = independent_columns(jacobians[0][np.ix_(own, free)], keep)
+        chosen, rank = independent_columns((jacobians[0] * weights)[np.ix_(own, free)], keep, least)
         label = f"loop of bodies {', '.join(repr(model.body_names[b]) for b in aggregate.bodies)}"
         if len(chosen) < rank:
             raise ModelError(
@@ -174,7 +179,7 @@ def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedM
                 element=label,
                 hint=f"name at most {len(free) - rank} freedoms, or leave `independent` out",
             )
-        if any(independent_columns(j[np.ix_(own, free)], ())[1] != rank for j in jacobians[1:]):
+        if any(independent_columns((j * weights)[np.ix_(own, free)], (), least)[1] != rank for j in jacobians[1:]):
             raise ModelError(
                 f"is singular at the reference configuration, where its rank is {rank}",
                 element=label,
@@ -182,6 +187,10 @@ def embed(model: Model, q=None, *, independent: Sequence[str] = ()) -> EmbeddedM
             )
         dependent.append(tuple(free[i] for i in chosen))
     return EmbeddedModel(model, Embedding(made, tuple(dependent)))
+
+
+def _given(tolerance: float | None) -> jax.Array | None:
+    return None if tolerance is None else jnp.asarray(tolerance)
 
 
 class EmbeddingQuality(NamedTuple):
@@ -218,7 +227,7 @@ def embedding_quality(model: EmbeddedModel, q) -> EmbeddingQuality:
 def _least(matrix: jax.Array, rank: int) -> jax.Array:
     if not rank:
         return jnp.full((), jnp.inf, matrix.dtype)
-    return jnp.linalg.svd(matrix, compute_uv=False)[rank - 1]
+    return singular_values(matrix)[rank - 1]
 
 
 def embedding_matrix(model: EmbeddedModel, q) -> jax.Array:

@@ -12,6 +12,7 @@ from jax import lax
 
 from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
 from dynax.spatial.complement import complement
+from dynax.spatial.elimination import solve_small
 
 if TYPE_CHECKING:
     from dynax.joints.base import AbstractJoint, Coordinates
@@ -69,7 +70,7 @@ def gauss_newton(
         columns = _array(joint.columns(q, parameters, time), shape)
         left = jnp.einsum("i...j,i...k->...jk", columns, columns)
         right = jnp.einsum("i...j,i...->...j", columns, _array((error,), shape)[..., 0])
-        dv = jnp.linalg.solve(left, right[..., None])[..., 0]
+        dv = solve_small(left, right[..., None])[..., 0]
         return joint.integrate(q, tuple(dv[..., k] for k in range(joint.nv)), parameters)
 
     if not joint.nv:

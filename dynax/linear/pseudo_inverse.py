@@ -16,7 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-_times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+from dynax.compile.batching import trailing
+from dynax.linear.each import each
+from dynax.linear.orthogonal import decompose
+from dynax.linear.singular_values import singular_values
+
+_times = partial(jnp.einsum, "ij...,jk...->ik...", precision=lax.Precision.HIGHEST)
 
 
 class PseudoInverse(NamedTuple):
@@ -25,39 +30,62 @@ class PseudoInverse(NamedTuple):
     matrix: jax.Array
     """`A+`, shape `(n, m)`."""
     rank: jax.Array
-    """How many singular values count as more than zero, an integer."""
+    """How many rows count as independent, an integer."""
     singular_values: jax.Array
     """Of `A`, the largest first, shape `(min(m, n),)`; differentiable once, where they differ."""
+    pivots: jax.Array
+    """What is left of the rows as they are made orthogonal, the longest first, shape `(min(m, n),)`: those that count,
+    then the longest of those that do not. About as large as the singular values; without derivative."""
 
 
 def pseudo_inverse(a: jax.Array, tolerance: jax.Array | float | None = None) -> PseudoInverse:
     """The Moore-Penrose inverse of `a`, shape `(m, n)`; of zeros, or of nothing at all, it is zero.
 
-    **Arguments:** `tolerance`: singular values up to this fraction of the largest count as zero; ten times `max(m, n)`
-    units of rounding if not given. It has no derivative.
+    **Arguments:** `tolerance`: rows of which no more than this fraction of the longest is left beside the others count
+    as combinations of them; ten times `max(m, n)` units of rounding if not given. It has no derivative.
     """
     if tolerance is None:
         tolerance = 10 * max(a.shape) * float(jnp.finfo(a.dtype).eps)
-    tolerance = jnp.asarray(tolerance, a.dtype)
     if 0 in a.shape:
-        return PseudoInverse(a.T, jnp.zeros((), int), a.reshape(0))
-    matrix, values = _inverse_and_values(a, tolerance)
-    return PseudoInverse(matrix, jnp.sum(values > tolerance * values[0]), values)
+        return PseudoInverse(a.T, jnp.zeros((), int), a.reshape(0), a.reshape(0))
+    matrix, kept, pivots = _inverse(a, jnp.asarray(tolerance, a.dtype))
+    return PseudoInverse(matrix, jnp.sum(kept > 0.5).astype(int), singular_values(a), pivots)
+
+
+def _of_one(a: jax.Array, tolerance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    found = decompose(a, tolerance[0])
+    return found.inverse, found.kept.astype(a.dtype), found.pivots
+
+
+_decomposed = trailing(lambda _, a, tolerance: each(_of_one, a.shape[2:], a, tolerance))
 
 
 @jax.custom_jvp
-def _inverse_and_values(a: jax.Array, tolerance: jax.Array) -> tuple[jax.Array, jax.Array]:
-    u, values, v = jnp.linalg.svd(a, full_matrices=False)
-    kept = values > tolerance * values[0]
-    inverse = jnp.where(kept, 1.0 / jnp.where(kept, values, 1.0), 0.0)
-    return _times(v.T * inverse, u.T), values
+def _inverse(a: jax.Array, tolerance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return _decomposed((), a, tolerance[None])
 
 
-@_inverse_and_values.defjvp
+@_inverse.defjvp
 def _rates(primals, tangents):
     (a, _), (da, _) = primals, tangents
-    x, values = _inverse_and_values(*primals)
-    outside = da.T - _times(da.T, _times(a, x))  # dA^T (1 - A A+)
-    beside = da.T - _times(_times(x, a), da.T)  # (1 - A+ A) dA^T
-    rate = _times(_times(x, x.T), outside) + _times(beside, _times(x.T, x)) - _times(_times(x, da), x)
-    return (x, values), (rate, jax.jvp(partial(jnp.linalg.svd, compute_uv=False), (a,), (da,))[1])
+    x, kept, pivots = _inverse(*primals)
+    return (x, kept, pivots), (_rate(a, x, da), jnp.zeros_like(kept), jnp.zeros_like(pivots))
+
+
+@jax.custom_jvp
+def known_inverse(a: jax.Array, x: jax.Array) -> jax.Array:
+    """`A+` which is known to be `x`, with its derivative; shapes `(m, n, *batch)` and `(n, m, *batch)`."""
+    return x
+
+
+@known_inverse.defjvp
+def _known_rate(primals, tangents):
+    x = known_inverse(*primals)
+    return x, _rate(primals[0], x, tangents[0])
+
+
+def _rate(a: jax.Array, x: jax.Array, da: jax.Array) -> jax.Array:
+    back, xt = jnp.swapaxes(da, 0, 1), jnp.swapaxes(x, 0, 1)
+    outside = back - _times(back, _times(a, x))  # dA^T (1 - A A+)
+    beside = back - _times(_times(x, a), back)  # (1 - A+ A) dA^T
+    return _times(_times(x, xt), outside) + _times(beside, _times(xt, x)) - _times(_times(x, da), x)

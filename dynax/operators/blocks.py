@@ -16,8 +16,8 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve
 
+from dynax.linear.solve import inverse as inverse_of
 from dynax.operators.expressions import Sum
 from dynax.operators.operator import Identity, Operator
 from dynax.operators.pytree import pytree_dataclass
@@ -89,17 +89,16 @@ class BlockDiagonal(Operator):
 
     @property
     def inv(self) -> BlockDiagonal:
-        """Block by block, which must be square; by Cholesky where they are positive."""
+        """Block by block, which must be square."""
         if self.rows != self.columns:
             raise ValueError(f"{self!r} has no inverse: its blocks are not square")
         eye = jnp.eye(self.rows.width, dtype=self.blocks.dtype)
         padding = eye * ~self.rows.mask[:, None]
         full = self.blocks + padding
-        if self.positive:
-            inverse = cho_solve((jnp.linalg.cholesky(full), True), jnp.broadcast_to(eye, full.shape))
-        else:
-            inverse = jnp.linalg.inv(full)
-        return BlockDiagonal(self.rows, self.rows, inverse - padding, self.kind)
+        found = inverse_of(full)
+        if self.symmetric:
+            found = 0.5 * (found + transpose(found))
+        return BlockDiagonal(self.rows, self.rows, found - padding, self.kind)
 
     def _apply(self, x: jax.Array) -> jax.Array:
         return self.rows.flat(mul(self.blocks, self.columns.pad(x)))

@@ -20,6 +20,7 @@ import numpy as np
 from dynax.algorithms.articulated import Gains, RootInertia, Slots, articulate, slot_rows
 from dynax.algorithms.factor import factorize
 from dynax.compile.batching import batch_last
+from dynax.linear.cholesky import cholesky
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
@@ -35,7 +36,7 @@ from dynax.tree.setup import Setup, setup, slot_columns
 def log_det(model: Model, q: jax.Array) -> jax.Array:
     """The log-determinant, shape `(*batch)`."""
     factor = factorize(model, q)
-    roots = jnp.linalg.cholesky(jnp.moveaxis(factor.roots.matrix, (0, 1), (-2, -1)))
+    roots = cholesky(jnp.moveaxis(factor.roots.matrix, (0, 1), (-2, -1)))
     pivots = jnp.sum(jnp.log(factor.gains.root), axis=0)  # padding has D = 1
     return 2.0 * (pivots + jnp.sum(jnp.log(jnp.diagonal(roots, axis1=-2, axis2=-1)), axis=(0, -1)))
 

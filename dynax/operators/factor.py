@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
 from dynax.algorithms.articulated import (
     Gains,
@@ -27,6 +26,8 @@ from dynax.algorithms.articulated import (
     slot_scalars,
 )
 from dynax.algorithms.factor import factorize
+from dynax.linear.cholesky import cholesky
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -68,7 +69,7 @@ class InnovationsFactor(SquareRoot):
     @by_columns
     def _solve_root(self, x: jax.Array) -> jax.Array:
         z, w = _gather(self, x, lambda z, slot, gains, tau: innovate(z, slot, gains, tau))
-        return _ordered(self, solve_triangular(self.root, _of_roots(self, x) - z), w)
+        return _ordered(self, solve(self.root, _of_roots(self, x) - z), w)
 
     @by_columns
     def _apply_transpose(self, a: jax.Array) -> jax.Array:
@@ -82,7 +83,7 @@ class InnovationsFactor(SquareRoot):
 
     @by_columns
     def _solve_root_transpose(self, w: jax.Array) -> jax.Array:
-        own = solve_triangular(self.root, _of_roots(self, w), trans=1)
+        own = solve(jnp.swapaxes(self.root, -1, -2), _of_roots(self, w))
         return _ordered(self, own, _scatter(self, w, own, accelerate))
 
 
@@ -126,9 +127,7 @@ def _innovations_factor(model: Model, q: jax.Array) -> InnovationsFactor:
     f = factorize(model, q)
     # Columns eliminated from the last, as everywhere else: the root of the matrix read backwards, read backwards.
     inertia = jnp.moveaxis(f.roots.matrix, 2, 0)[:, ::-1, ::-1]
-    return InnovationsFactor(
-        model.topology, f.root_rotation, f.slots, f.gains, jnp.linalg.cholesky(inertia)[:, ::-1, ::-1]
-    )
+    return InnovationsFactor(model.topology, f.root_rotation, f.slots, f.gains, cholesky(inertia)[:, ::-1, ::-1])
 
 
 @for_models

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
+from dynax.linear.solve import solve
 from dynax.sweep import walk
 
 Parents = tuple[int, ...]
@@ -130,8 +130,7 @@ def riccati(
         image = mul(p, transpose(hinge))
         d = mul(hinge, image) + rotor
         # Padding, and whole rows of it, divide by one.
-        root = jnp.linalg.cholesky(d + eye * (1.0 - free)[..., None])
-        gain = transpose(cho_solve((root, True), transpose(image)))
+        gain = transpose(solve(d + eye * (1.0 - free)[..., None], transpose(image)))
         passed = jnp.eye(p.shape[-1], dtype=p.dtype) - mul(gain, hinge)
         plus = mul(mul(passed, p), transpose(passed)) + mul(mul(gain, rotor), transpose(gain))
         plus = 0.5 * (plus + transpose(plus))

@@ -28,6 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.linear.matrices import product, symmetric, turned
+from dynax.linear.solve import inverse as inverse_of
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.equivalence import refuse_simplified
@@ -46,7 +48,7 @@ def coupling(y: jax.Array, space: JointSpace) -> jax.Array:
     """
     z, r = space.forces, space.armature[..., None, :]
     scaled = product(turned(z), product(y, z)) * r + jnp.eye(6, dtype=y.dtype) * space.free[..., None, :]
-    return symmetric(product(z * r, jnp.linalg.solve(scaled, turned(z))))
+    return symmetric(product(z * r, solve(scaled, turned(z))))
 
 
 def assembled(one: Pair, two: Pair, columns: jax.Array, tau: jax.Array, c: jax.Array, armature=0.0) -> Pair:
@@ -58,7 +60,7 @@ def assembled(one: Pair, two: Pair, columns: jax.Array, tau: jax.Array, c: jax.A
     (i_1, p_1), (i_2, p_2) = one, two
     u = product(i_2, columns)
     d = product(turned(columns), u) + jnp.eye(tau.shape[-1], dtype=tau.dtype) * jnp.asarray(armature)[..., None]
-    gain = turned(jnp.linalg.solve(d, turned(u)))
+    gain = turned(solve(d, turned(u)))
     moved = p_2 + times(i_2, c)
     return i_1 + i_2 - product(gain, turned(u)), p_1 + moved + times(gain, tau - times(turned(columns), moved))
 
@@ -102,7 +104,7 @@ def by_inertias(topology: Topology, b: Bodies) -> jax.Array:
     def inward(handed: Pair, row) -> tuple[Pair, tuple]:
         body, padded = row
         total, p = handed[0] + body.inertia + padded, times(turned(body.shift), handed[1] + body.bias)
-        phi = in_parent(body, jnp.linalg.inv(total))
+        phi = in_parent(body, inverse_of(total))
         passed = transmitted(phi, p, coupling(phi, body.space), body.active, still)
         return passed, (phi, p, *passed)
 
@@ -127,7 +129,7 @@ def by_inverse_inertias(topology: Topology, b: Bodies) -> jax.Array:
     family = siblings(topology.parents)
     rows = walk(family.elder)
     x = arranged(rows, b)
-    inverse = jnp.linalg.inv(b.inertia)
+    inverse = inverse_of(b.inertia)
     rigid = (inverse, -times(inverse, b.bias))
     # What has not been assembled yet is rigid: a body that carries nothing, a parent before its youngest child's joint.
     bare = rows.arrange(take_rows(rigid, family.bare)), rows.arrange(take_rows(rigid, family.fresh))

@@ -39,6 +39,7 @@ from dynax.algorithms.articulated import (
     slot_scalars,
 )
 from dynax.linear.matrices import product, shifts, symmetric, turned
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Vec3
 from dynax.sweep.associative import is_chain, of_children, of_parents, prefixes, suffixes
@@ -117,7 +118,7 @@ def joined(near: Run, far: Run) -> Run:
     a, c, b = near.outer[..., :6], near.outer[..., 6:12], near.outer[..., 12:]
     far_a, j, eta = far.outer[..., :6], far.inner[..., :6], far.inner[..., 6:]
     # 1 + C J has a positive spectrum, but it is not symmetric: elimination without pivots would lose digits.
-    met = jnp.linalg.solve(jnp.eye(6, dtype=c.dtype) + product(c, j), jnp.concatenate([a, c, b + product(c, eta)], -1))
+    met = solve(jnp.eye(6, dtype=c.dtype) + product(c, j), jnp.concatenate([a, c, b + product(c, eta)], -1))
     outer = product(far_a, met)
     inner = product(turned(met[..., :6]), jnp.concatenate([product(j, a), eta - product(j, b)], -1))
     covariance = symmetric(product(outer[..., 6:12], turned(far_a)))

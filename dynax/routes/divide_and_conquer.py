@@ -26,6 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.linear.matrices import product, symmetric, turned
+from dynax.linear.pseudo_inverse import pseudo_inverse
+from dynax.linear.solve import inverse as inverse_of
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.equivalence import refuse_simplified
@@ -85,10 +88,11 @@ def coupling_of_sets(y: jax.Array, t: jax.Array, tolerance: float | None = None)
     Where they do, as those of every planar loop in space, motions are right and constraint forces are the smallest.
 
     **Arguments:** `y`: shape `(..., k, k)`; `t`: the constraint forces of all joints, block diagonal, shape `(..., k,
-    m)`; `tolerance`: eigenvalues up to this fraction of the largest count as zero, default ten times `m` roundings.
+    m)`; `tolerance`: of the rank, as in `pseudo_inverse`, default ten times `m` roundings.
     """
-    pinv = jnp.linalg.pinv(product(turned(t), product(y, t)), rtol=tolerance, hermitian=True)
-    return symmetric(product(t, product(pinv, turned(t))))
+    borne = product(turned(t), product(y, t))
+    each = jax.vmap(lambda a: pseudo_inverse(a, tolerance).matrix)(borne.reshape(-1, *borne.shape[-2:]))
+    return symmetric(product(t, product(each.reshape(borne.shape), turned(t))))
 
 
 def loaded(one: Handles, inertia: jax.Array, bias: jax.Array) -> Handles:
@@ -96,9 +100,7 @@ def loaded(one: Handles, inertia: jax.Array, bias: jax.Array) -> Handles:
     eye = jnp.eye(6, dtype=bias.dtype)
     free = (one.far_bias - times(one.far, bias))[..., None]
     # 1 + Phi K has a positive spectrum, but it is not symmetric.
-    met = jnp.linalg.solve(
-        eye + product(one.far, inertia), jnp.concatenate([one.far, turned(one.cross), free], axis=-1)
-    )
+    met = solve(eye + product(one.far, inertia), jnp.concatenate([one.far, turned(one.cross), free], axis=-1))
     far, cross, far_bias = met[..., :6], turned(met[..., 6:12]), met[..., 12]
     near = one.near - product(one.cross, product(inertia, turned(cross)))
     near_bias = one.near_bias - times(one.cross, times(inertia, far_bias) + bias)
@@ -152,7 +154,7 @@ def rigid_handles(topology: Topology, b: Bodies) -> Handles:
     parents = np.array(topology.parents, dtype=int)
     carried = np.flatnonzero(parents >= 0)
     motors = times(turned(b.back), b.active).at[parents[carried]].add(-b.active[carried])
-    phi = symmetric(jnp.linalg.inv(b.inertia))
+    phi = symmetric(inverse_of(b.inertia))
     bias = times(phi, motors - b.bias)
     return Handles(phi, phi, phi, bias, bias)
 

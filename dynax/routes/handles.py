@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.linear.matrices import product, shifts, turned
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.routes.path_kinematics import path_kinematics
 from dynax.spatial import Mat3
@@ -58,7 +59,7 @@ class JointSpace(NamedTuple):
         if borne is None:
             borne = complement(columns)
         if active is None:
-            active = turned(jnp.linalg.solve(product(turned(columns), columns), turned(columns))) if k else columns
+            active = turned(solve(product(turned(columns), columns), turned(columns))) if k else columns
         rotor = jnp.broadcast_to(jnp.asarray(armature, columns.dtype), (*shape[:-1], k))
         ones = jnp.ones((*shape[:-1], 6 - k), columns.dtype)
         free = jnp.broadcast_to(jnp.asarray(np.arange(6) < k, columns.dtype), shape)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.embedding.model import EmbeddedModel, embedding_matrix
+from dynax.linear.solve import solve as solve_linear
 from dynax.model import Model
 from dynax.simulate.friction import tree
 
@@ -44,7 +45,7 @@ def root(
         def correct(state):
             k, x, _, _, best, stalled = state
             residual, result = f((x, nothing))
-            change = jnp.linalg.solve(slope(x), residual)
+            change = solve_linear(slope(x), residual)
             correction = jnp.max(jnp.abs(change), initial=0.0)
             better = correction < 0.5 * best
             best, stalled = jnp.where(better, correction, best), jnp.where(better, 0, stalled + 1)
@@ -56,7 +57,7 @@ def root(
 
     def tangent(linear, y):
         residual, result = jax.jacfwd(lambda x: linear((x, nothing)))(jnp.zeros_like(guess))
-        x = jnp.linalg.solve(residual, y[0])
+        x = solve_linear(residual, y[0])
         return x, result @ x - y[1]
 
     def system(unknown):

@@ -11,6 +11,7 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.momentum import kinetic_energy
 from dynax.algorithms.rnea import gravity_force
 from dynax.embedding.model import EmbeddedModel, embedding_matrix
+from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.newton import resistance, root, rubbed, spread
@@ -70,7 +71,7 @@ class Variational(AbstractStepper):
             equation, lambda w: resistance(model, mass, rubbed(model, w, x), half, x), v, self.iterations
         )
         q1 = integrate(model, q, dt * w)
-        return q1, jnp.linalg.solve(mass_matrix(end, q1), momentum1 - _driven_momentum(end, q1, still))
+        return q1, solve(mass_matrix(end, q1), momentum1 - _driven_momentum(end, q1, still))
 
 
 def _passive(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:

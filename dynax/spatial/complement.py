@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.spatial.elimination import orthonormal_basis, solve_small
+
 product = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
@@ -39,12 +41,13 @@ def complement(columns: jax.Array) -> jax.Array:
     if k == 0 or k >= n:
         eye = jnp.eye(n, max(n - k, 0), dtype=columns.dtype)
         return jnp.broadcast_to(eye, (*columns.shape[:-2], *eye.shape))
-    basis, _ = jnp.linalg.qr(lax.stop_gradient(columns), mode="complete")
+    basis, _ = orthonormal_basis(lax.stop_gradient(columns))
     reached, rest = basis[..., :k], basis[..., k:]
     rows = jnp.swapaxes(columns, -1, -2)
     # Zero but for rounding, which columns that are nearly dependent would enlarge.
     out = product(rows, rest)
-    tilt = -jnp.linalg.solve(product(rows, reached), out - lax.stop_gradient(out))
+    # `S^T Q` is lower triangular where `Q` comes from `S`, and only there is it solved with.
+    tilt = -solve_small(product(rows, reached), out - lax.stop_gradient(out))
     # (1 + X^T X)^-1/2 about X = 0; what is left out is of fourth order.
     square = product(jnp.swapaxes(tilt, -1, -2), tilt)
     graph = rest + product(reached, tilt)

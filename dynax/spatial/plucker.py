@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
 from dynax.spatial.components import Vec3
+from dynax.spatial.elimination import solve_small
 from dynax.spatial.motion import Force, Motion
 from dynax.spatial.transform import Transform
 
@@ -128,7 +129,8 @@ def inverse_mcI(mass: ArrayLike, com: ArrayLike, inertia: ArrayLike) -> jax.Arra
     """The inverse of `mcI`, in closed form: what maps the force on a body to its acceleration (eq. 2.74)."""
     m = jnp.asarray(mass)[..., None, None]
     c = skew(com)
-    inverse = jnp.linalg.inv(jnp.asarray(inertia))
+    tensor = jnp.asarray(inertia)
+    inverse = solve_small(tensor, jnp.broadcast_to(jnp.eye(3, dtype=tensor.dtype), tensor.shape))
     return _block(inverse, -inverse @ c, c @ inverse, jnp.eye(3, dtype=c.dtype) / m - c @ inverse @ c)
 
 

@@ -14,6 +14,8 @@ from constraints.mechanisms import four_bar, stewart_gough
 import dynax as dx
 from dynax.constraints.dynamics import METHODS
 from dynax.constraints.explicit import choose_independent, explicit_constraints
+from dynax.constraints.independent import Independent
+from dynax.linear.orthogonal import decompose
 
 
 def moving(mechanism, rng):
@@ -33,7 +35,12 @@ def linkage():
 
 @partial(jax.jit, static_argnames="method")
 def _solved(model, q, force, matrices, rights, *, method):
-    return jax.vmap(lambda k, wanted: METHODS[method](model, q, force, k, wanted)[:2])(matrices, rights)
+    def one(k, wanted):
+        found = decompose(k, jnp.asarray(1e-13))
+        conditions = Independent(found.rows, found.solved, found.kept.astype(float), found.pivots)
+        return jnp.split(METHODS[method](model, q, force, conditions, wanted), [model.nv])
+
+    return jax.vmap(one)(matrices, rights)
 
 
 def solved(model, q, force, matrices, rights, method):

@@ -1,0 +1,60 @@
+"""Linear systems of small matrices by elimination with partial pivoting.
+
+Written as plain loops because the library's solvers of a batch wait for threads on a CPU, and two of them that wait at
+once may do so for ever; and so that they can be in one kernel with what is around them.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dynax.compile.batching import trailing
+from dynax.linear.each import each
+
+
+def _eliminated(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`a^-1 b` for `(n, n)` and `(n, m)` (Gauss and Jordan): rows stay where they are and pivots choose among them."""
+    n = len(a)
+    index = jnp.arange(n)
+
+    def pivot(state: tuple, k: jax.Array) -> tuple[tuple, jax.Array]:
+        x, free = state
+        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False)
+        sizes = jnp.where(free, jnp.abs(column), -1.0)
+        first = jnp.min(jnp.where(sizes == jnp.max(sizes), index, n - 1))
+        own = index == first
+        row = lax.dynamic_index_in_dim(x, first, 0, keepdims=False)
+        row = row / lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
+        x = jnp.where(own[:, None], row, x - column[:, None] * row)
+        return (x, free & ~own), first
+
+    (x, _), order = lax.scan(pivot, (jnp.concatenate([a, b], axis=1), jnp.ones(n, bool)), index)
+    return x[:, n:][order]
+
+
+_solved = trailing(lambda _, a, b: each(_eliminated, a.shape[2:], a, b))
+
+
+def solve(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`a^-1 b` for `(..., n, n)` and `(..., n, m)`, or for one matrix and `(n,)`, as `jnp.linalg.solve` gives it."""
+    if a.ndim > 2 or b.ndim > 2:
+        lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        one, other = (jnp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b))
+        return jax.vmap(solve)(one, other).reshape(*lead, *b.shape[-2:])
+    if a.size == 0 or b.size == 0:
+        return jnp.zeros(b.shape, b.dtype)
+    right = b if b.ndim == 2 else b[:, None]
+    found = lax.custom_linear_solve(
+        lambda x: jnp.matmul(a, x, precision=lax.Precision.HIGHEST),
+        right.astype(a.dtype),
+        lambda _, y: _solved((), a, y),
+        lambda _, y: _solved((), a.T, y),
+    )
+    return found if b.ndim == 2 else found[:, 0]
+
+
+def inverse(a: jax.Array) -> jax.Array:
+    """`a^-1` of matrices `(..., n, n)`."""
+    return solve(a, jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
