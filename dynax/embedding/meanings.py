@@ -11,9 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dynax import sweep
 from dynax.algorithms.coriolis import coriolis_matrix
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.factor import inverse_mass_matrix
+from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
@@ -38,7 +39,7 @@ from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.coefficients import dense, expanded, node_plan
-from dynax.embedding.dynamics import Place, at, bias_acceleration, forward, tree_velocity
+from dynax.embedding.dynamics import at, bias_acceleration, forward, tree_velocity
 from dynax.embedding.model import EmbeddedModel, closing, factors
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
@@ -51,8 +52,9 @@ from dynax.model.configuration import (
     random_configuration,
 )
 from dynax.model.kinds import extend
+from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
-from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
 from dynax.tree.kinematics import kinematics
 from dynax.tree.setup import setup
 
@@ -67,26 +69,19 @@ class Motion(NamedTuple):
     """`Xdot v`."""
 
 
-def _place(model: EmbeddedModel, q: jax.Array) -> Place:
-    return at(model.tree, q, model.embedding)
-
-
-def _matrix(model: EmbeddedModel, place: Place) -> jax.Array:
-    return dense(node_plan(model.tree.structure, model.embedding), place.x)
-
-
 @jax.jit
 def _motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
-    tree, place = model.tree, _place(model, q)
-    whole = tree_velocity(tree, q, model.embedding, place, v)
+    tree, place = model.tree, at(model.tree, q, model.embedding)
+    whole = tree_velocity(tree, q, place, v)
     s = setup(tree, q, whole)
     kin = kinematics(tree, s, whole, positions=True, accelerations=True, gravity=True)
-    return Motion(_matrix(model, place), whole, bias_acceleration(tree, s, kin, model.embedding, place, whole))
+    return Motion(dense(place.plan, place.x), whole, bias_acceleration(tree, s, kin, place, whole))
 
 
 @jax.jit
 def _x(model: EmbeddedModel, q: jax.Array) -> jax.Array:
-    return _matrix(model, _place(model, q))
+    place = at(model.tree, q, model.embedding)
+    return dense(place.plan, place.x)
 
 
 def _by_configuration(function):
@@ -184,19 +179,36 @@ def _(model, q, v, a):
     return m.x.T @ inverse_dynamics_regressor(model.tree, q, m.v, m.x @ a + m.bias)
 
 
-@batch_last
-def _forward(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
-    return forward(model.tree, q, v, tau, external, model.embedding)
+def _by_walks(execution: str):
+    def by_walks(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
+        return forward(model.tree, q, v, tau, external, model.embedding, execution)
+
+    return batch_last(by_walks)
+
+
+_FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
+_FORWARD["automatic"] = _FORWARD["levels"]
 
 
 @extend(forward_dynamics, EmbeddedModel)
-def _(model, q, v, tau, external=None):
-    return _forward(model, *as_state(model, q=q, v=v, tau=tau, external=external))
+def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
+    if execution not in _FORWARD:
+        known = "is for trees without loops" if execution in EXECUTIONS else "is unknown"
+        raise ValueError(
+            f"execution {execution!r} {known}: for the embedded model {model.name!r} choose one of "
+            f"{', '.join(_FORWARD)}"
+        )
+    return _FORWARD[execution](model, *as_state(model, q=q, v=v, tau=tau, external=external))
 
 
-@extend(inverse_mass_matrix, EmbeddedModel)
+@extend(factorize, EmbeddedModel)
 def _(model, q):
-    return innovations_factor(model, q).inverse()
+    return factorized(at(model.tree, q, model.embedding).tree)
+
+
+# All that is made of the factor alone is the same function.
+for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
+    extend(_function, EmbeddedModel)(_function.__wrapped__)
 
 
 # Derivatives along the tangent space, which for an embedded model is that of the independent velocities.
