@@ -84,6 +84,8 @@ def inward(
     zero = Force.zero(nodes.ports(jnp.zeros(x.shape[1:], x.dtype)))
     outside = None if forces is None else forces.rows
     z, ys = f.order.walk.gather(walked, zero, (nodes, gains, f.order.rows(x), outside))
+    if not len(f.order.roots):
+        return jnp.zeros((0, *x.shape[1:]), x.dtype), ys
     arrived = jax.tree.map(lambda a: a[1:], nodes.of_bases(z))
     return root_forces(rotation, arrived if forces is None else arrived - forces.roots), ys
 
