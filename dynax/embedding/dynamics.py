@@ -16,6 +16,7 @@ import numpy as np
 
 from dynax.algorithms.articulated import Tree, recursion
 from dynax.algorithms.frames import root_offsets
+from dynax.algorithms.rnea import rnea
 from dynax.bodies.base import free_bases
 from dynax.bodies.node import Node
 from dynax.constraints.rows import constraint_rows
@@ -42,13 +43,27 @@ from dynax.tree.nodes import Load
 from dynax.tree.setup import Setup, setup
 
 
-class Place(NamedTuple):
-    """A configuration: everything that does not depend on velocity."""
+class Coordinates(NamedTuple):
+    """How the tree moves with the embedded velocities at a configuration."""
 
     plan: NodePlan
     x: jax.Array
     """`X` by freedom of the tree and place, `(nv, r)`."""
     elimination: Elimination
+
+
+def coordinates(model: Model, s: Setup, kin: Parts, p: NodePlan) -> Coordinates:
+    """From kinematics with positions."""
+    entries = constraint_rows(model, s, kin).entries
+    assert entries is not None
+    solved = elimination(p, entries)
+    return Coordinates(p, coefficients(p, solved, entries), solved)
+
+
+class Place(NamedTuple):
+    """A configuration: everything that does not depend on velocity."""
+
+    coordinates: Coordinates
     moving: Motion
     """Each freedom of a member's path, at the member's joint, axes (row, member, freedom of the path)."""
     tree: Tree
@@ -59,10 +74,8 @@ def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "level
     p = node_plan(model.structure, embedding, execution)
     s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
-    entries = constraint_rows(model, s, kin).entries
-    assert entries is not None
-    solved = elimination(p, entries)
-    x = coefficients(p, solved, entries)
+    c = coordinates(model, s, kin, p)
+    x = c.x
     position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position))
     places = position, root_offsets(model, s)
     above = jax.tree.map(_with_zero(s), places)
@@ -82,7 +95,7 @@ def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "level
     unit = _static((p.velocity < 0)[:, :, None] * np.eye(p.velocity.shape[1]), s)
     nodes = Node(offset, columns, reflected + unit, _static(p.port, s))
     which = np.searchsorted(model.topology.free_roots, np.array(p.tree.bases, dtype=int))
-    return Place(p, x, solved, moving, Tree(p.order, nodes, inertia, free_bases(model, s, inertias, which)))
+    return Place(c, moving, Tree(p.order, nodes, inertia, free_bases(model, s, inertias, which)))
 
 
 def _static(known: np.ndarray, s: Setup) -> jax.Array:
@@ -100,16 +113,16 @@ def _offset(end: tuple[Vec3, Vec3], start: tuple[Vec3, Vec3]) -> Vec3:
     return (end[0] - start[0]) + (end[1] - start[1])
 
 
-def tree_velocity(model: Model, q: jax.Array, place: Place, v: jax.Array) -> jax.Array:
+def tree_velocity(model: Model, q: jax.Array, c: Coordinates, v: jax.Array) -> jax.Array:
     """The tree's velocities `X v + x_0`; `x_0` is what conditions that depend on time ask for."""
-    plain = expanded(place.plan, place.x, v)
+    plain = expanded(c.plan, c.x, v)
     if not rheonomic(model):
         return plain
     s = setup(model, q, plain)
     kin = kinematics(model, s, plain, positions=True, accelerations=True, gravity=True)
     rate = constraint_rows(model, s, kin, plain).rate
     assert rate is not None
-    return plain - dependents(place.plan, place.elimination, rate)
+    return plain - dependents(c.plan, c.elimination, rate)
 
 
 def rheonomic(model: Model) -> bool:
@@ -117,24 +130,48 @@ def rheonomic(model: Model) -> bool:
     return bool(model.structure.conditions) or any(loop.closure.rheonomic for loop in model.structure.loops)
 
 
-def bias_acceleration(model: Model, s: Setup, kin: Parts, place: Place, v: jax.Array) -> jax.Array:
+class State(NamedTuple):
+    """The tree at the velocity that the embedded one gives it."""
+
+    setup: Setup
+    kin: Parts
+    """With positions, and bias accelerations of the tree."""
+    v: jax.Array
+    drift: jax.Array
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
-    bias = constraint_rows(model, s, kin, v).bias
+
+
+def moving_state(model: Model, q, v: jax.Array, embedding: Embedding) -> tuple[Coordinates, State]:
+    """From embedded velocities, without the nodes."""
+    s = setup(model, q)
+    c = coordinates(model, s, kinematics(model, s, positions=True), node_plan(model.structure, embedding))
+    return c, tree_state(model, q, c, v)
+
+
+def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "levels") -> State:
+    whole = tree_velocity(model, q, c, v)
+    s = setup(model, q, whole, execution)
+    kin = kinematics(model, s, whole, positions=True, accelerations=True, gravity=True)
+    bias = constraint_rows(model, s, kin, whole).bias
     assert bias is not None
-    return dependents(place.plan, place.elimination, bias)
+    return State(s, kin, whole, dependents(c.plan, c.elimination, bias))
 
 
 def forward(model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels") -> jax.Array:
-    """Embedded accelerations; `q` is the tree's configuration, `v` and `tau` are embedded."""
+    """Embedded accelerations for trailing batch axes; `q` is the tree's configuration, `v` and `tau` are embedded."""
     place = at(model, q, embedding, execution)
-    p = place.plan
-    whole = tree_velocity(model, q, place, v)
-    s = setup(model, q, whole, execution)
-    kin = kinematics(model, s, whole, positions=True, accelerations=True, gravity=True)
-    drift = bias_acceleration(model, s, kin, place, whole)
+    c, tree = place.coordinates, place.tree
+    p, (s, kin, whole, drift) = c.plan, tree_state(model, q, c, v, execution)
     forces = s.layout.body_order(net_forces(s, kin, world_inertias(s, kin), external))
     along = pick(drift, p.path)
     bias = jax.tree.map(lambda a: jnp.sum(a * along, axis=2), place.moving)
-    rest = tau - reduced(p, place.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
+    rest = tau - reduced(p, c.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
     on_bases = take_rows(forces, np.array(p.tree.bases, dtype=int))
-    return recursion(place.tree, Load(pick(forces, p.body), bias=bias), on_bases, rest).a
+    return recursion(tree, Load(pick(forces, p.body), bias=bias), on_bases, rest).a
+
+
+def inverse(model: Model, q, v, a, external, embedding: Embedding) -> jax.Array:
+    """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
+    c, state = moving_state(model, q, v, embedding)
+    whole = state.drift if a is None else state.drift + expanded(c.plan, c.x, a)
+    return reduced(c.plan, c.x, rnea(model, q, state.v, whole, external))
