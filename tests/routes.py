@@ -10,11 +10,13 @@ import numpy as np
 import trees
 
 import dynax as dx
-from dynax.algorithms.articulated import RootInertia, articulate, slot_rows
 from dynax.algorithms.crba import composites
+from dynax.bodies.base import free_bases
+from dynax.bodies.hinge import slot_rows
 from dynax.spatial import ArticulatedInertia
 from dynax.tree.bodies import world_inertias
 from dynax.tree.kinematics import kinematics
+from dynax.tree.nodes import articulate
 from dynax.tree.setup import setup
 
 #: A body well inside the tree, and the frames in which its Jacobian is asked for.
@@ -132,7 +134,7 @@ def articulated(model: dx.Model, q):
     handed, ys = s.layout.slots.gather(step, zero, (slots, inertias.rows))
     p, plus, column = s.layout.slots.restore(ys)
     total = s.layout.bodies.restore(composites(s, kin, inertias).rows)
-    root = RootInertia.of(model, s, handed, inertias.roots).matrix[:, :, 0]
+    root = free_bases(model, s, inertias).closed(handed).matrix[:, :, 0]
 
     def matrices(inertia):
         return jnp.stack([jax.tree.map(lambda a, k=k: a[k], inertia).matrix for k in range(model.num_bodies - 1)])

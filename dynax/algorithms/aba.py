@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import jax
 
-from dynax.algorithms.articulated import eliminate, slot_rows
+from dynax.algorithms.articulated import eliminate
 from dynax.algorithms.factor import Factor
+from dynax.bodies.hinge import slot_rows
 from dynax.model import Model
 from dynax.tree.bodies import net_forces, passive_force, world_inertias
 from dynax.tree.kinematics import kinematics
@@ -45,4 +46,4 @@ def solved(model: Model, q, v, tau, external, execution: str = "automatic") -> S
     found = eliminate(model, s, slots, inertias, forces, tau - passive_force(model, q, v), motions=True)
     assert found.motions is not None
     kin = Parts(*(k._replace(acceleration=k.acceleration + m) for k, m in zip(bias, found.motions, strict=True)))
-    return Solved(s, found.a, kin, inertias, Factor(s.layout, s.root_rotation, slots, found.gains, found.roots))
+    return Solved(s, found.a, kin, inertias, Factor(s.layout.order, s.root_rotation, slots, found.gains, found.roots))

@@ -1,52 +1,66 @@
-"""The innovations factor of the mass matrix and what it solves (Jain, LEM-0.1 to 0.3, SOA-MINV).
+"""The innovations factor of the mass matrix and what it solves (Jain, LEM-0.1 to 0.3, SOA-MINV, EMBED-INV).
 
     M = [1 + H phi K] D [1 + H phi K]^T        M^-1 = [1 - H psi K]^T D^-1 [1 - H psi K]
 
-Factor once, in O(n), then each solution is one inward and one outward walk of 6-vectors.
+Factor once, in O(n), then each solution is one inward and one outward walk of 6-vectors, over nodes of every kind.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.articulated import (
-    Gains,
-    RootInertia,
-    Slots,
-    accelerate,
-    articulate,
-    base_accelerations,
-    innovate,
-    respond,
-    root_forces,
-    slot_rows,
-    slot_scalars,
-)
+from dynax.algorithms.articulated import Tree, hinged
+from dynax.bodies.base import RootInertia, base_accelerations, root_forces
+from dynax.bodies.hinge import slot_rows
+from dynax.linear.cholesky import cholesky
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import ArticulatedInertia, Force, Mat3
 from dynax.tree.bodies import world_inertias
 from dynax.tree.kinematics import kinematics
-from dynax.tree.layout import Layout, Parts
+from dynax.tree.layout import Parts
+from dynax.tree.nodes import Gains, NodeOrder, Nodes, accelerate, articulate, innovate
 from dynax.tree.setup import Setup, setup
 
 
-class Factor(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Factor:
     """The factor at one configuration."""
 
-    layout: Layout
-    root_rotation: Mat3
-    slots: Slots
+    order: NodeOrder
+    rotation: Mat3
+    """Of the free bases."""
+    nodes: Nodes
     gains: Gains
     roots: RootInertia
 
 
+jax.tree_util.register_dataclass(Factor, ["rotation", "nodes", "gains", "roots"], ["order"])
+
+
+def factorized(tree: Tree) -> Factor:
+    """Articulated inertias and gains."""
+
+    def inward(handed, x):
+        node, inertia = x
+        p, gains = articulate(handed, inertia, node)
+        return node.handed(p), gains
+
+    order, nodes, bases = tree.order, tree.nodes, tree.bases
+    like = bases.rotation.xx
+    zero = ArticulatedInertia.zero(nodes.ports(jnp.zeros(like.shape[1:], like.dtype)))
+    p, gains = order.walk.gather(inward, zero, (nodes, tree.inertia))
+    return Factor(order, bases.rotation, nodes, gains, bases.closed(nodes.of_bases(p)))
+
+
+@for_models
 def factorize(model: Model, q: jax.Array) -> Factor:
-    """Articulated inertias and gains for trailing batch axes."""
+    """The factor for trailing batch axes."""
     s = setup(model, q)
     kin = kinematics(model, s)
     return factor_at(model, s, kin, world_inertias(s, kin))
@@ -54,50 +68,83 @@ def factorize(model: Model, q: jax.Array) -> Factor:
 
 def factor_at(model: Model, s: Setup, kin: Parts, inertias: Parts) -> Factor:
     """The same from what is known already."""
-    slots = slot_rows(model, s, kin)
-
-    def inward(handed, x):
-        slot, inertia = x
-        p, gains = articulate(handed, inertia, slot)
-        return p.shift_to_parent(slot.offset), gains
-
-    zero = ArticulatedInertia.zero(jnp.zeros(s.batch, s.dtype))
-    p, gains = s.layout.slots.gather(inward, zero, (slots, s.layout.to_slots(inertias.rows, s.layout.slot_last)))
-    return Factor(s.layout, s.root_rotation, slots, gains, RootInertia.of(model, s, p, inertias.roots))
+    return factorized(hinged(model, s, slot_rows(model, s, kin), inertias))
 
 
-def solve(factor: Factor, rhs: jax.Array) -> jax.Array:
+def inward(
+    f: Factor, x: jax.Array, step: Callable = innovate, forces: Parts | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """A walk of forces for `x` of shape `(nv, m, *batch)`: what arrives at the free bases, in their own axes and of
+    shape `(6 k, m, *batch)`, and the results in rows.
+
+    `forces` act on the bodies besides, in world axes about the joints, on free bases and in rows.
+    """
+    rotation, nodes, gains = along(x, (f.rotation, f.nodes, f.gains))
+
+    def walked(z, x):
+        node, gains, own, outside = x
+        z, y = step(z if outside is None else z - outside, node, gains, own)
+        return node.handed(z), y
+
+    zero = Force.zero(nodes.ports(jnp.zeros(x.shape[1:], x.dtype)))
+    outside = None if forces is None else forces.rows
+    z, ys = f.order.walk.gather(walked, zero, (nodes, gains, f.order.rows(x), outside))
+    if not len(f.order.roots):
+        return jnp.zeros((0, *x.shape[1:]), x.dtype), ys
+    arrived = jax.tree.map(lambda a: a[1:], nodes.of_bases(z))
+    return root_forces(rotation, arrived if forces is None else arrived - forces.roots), ys
+
+
+def outward(
+    f: Factor, base: jax.Array, rows: jax.Array, step: Callable = accelerate, *, motions: bool = False
+) -> tuple[jax.Array, Parts | None]:
+    """A walk of motions from the bases' rates `(6 k, m, *batch)`: the results in rows and, if asked for, the motions of
+    the bodies, world axes about their joints."""
+    rotation, nodes, gains = along(base, (f.rotation, f.nodes, f.gains))
+
+    def walked(ports, x):
+        node, gains, own = x
+        moving, y = step(node.carried(ports), node, gains, own)
+        return moving, (moving, y) if motions else y
+
+    bases = base_accelerations(rotation, base)
+    found = f.order.walk.scatter(walked, nodes.on_bases(bases), (nodes, gains, rows))
+    if not motions:
+        return found, None
+    return found[1], Parts(jax.tree.map(lambda a: a[1:], bases), f.order.to_bodies(found[0]))
+
+
+def along(x: jax.Array, tree):
+    """Quantities of the nodes with an axis for the columns of `x`, before those of the batch."""
+    batch = x.ndim - 2
+    return jax.tree.map(lambda a: jnp.expand_dims(a, a.ndim - batch), tree)
+
+
+def solve(f: Factor, rhs: jax.Array) -> jax.Array:
     """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
-    slots, gains, w, base, bases = _inward(factor, rhs)
-    rows = factor.layout.slots.scatter(accelerate, bases, (slots, gains, w))
-    return factor.layout.velocity_order(base, rows)
+    base, w = _whitened(f, rhs)
+    return f.order.vector(base, outward(f, base, w)[0])
 
 
-def response(factor: Factor, rhs: jax.Array) -> tuple[jax.Array, Parts]:
+def response(f: Factor, rhs: jax.Array) -> tuple[jax.Array, Parts]:
     """`solve`, and the motions that these rates give the bodies, world axes about their joints, `(n, m, *batch)`."""
-    slots, gains, w, base, bases = _inward(factor, rhs)
+    base, w = _whitened(f, rhs)
+    rates, motions = outward(f, base, w, motions=True)
+    assert motions is not None
+    return f.order.vector(base, rates), motions
 
-    rows, rates = factor.layout.slots.scatter(respond, bases, (slots, gains, w))
-    motions = Parts(jax.tree.map(lambda a: a[1:], bases), factor.layout.to_bodies(rows))
-    return factor.layout.velocity_order(base, rates), motions
+
+def log_det(factor: Factor) -> jax.Array:
+    """The log-determinant of the mass matrix, shape `(*batch)`."""
+    roots = cholesky(jnp.moveaxis(factor.roots.matrix, (0, 1), (-2, -1)))
+    pivots = jnp.sum(factor.gains.log_pivots(), axis=0)  # padding has D = 1
+    return 2.0 * (pivots + jnp.sum(jnp.log(jnp.diagonal(roots, axis1=-2, axis2=-1)), axis=(0, -1)))
 
 
-def _inward(factor: Factor, rhs: jax.Array):
-    """Innovations of all columns, and the accelerations of the bases."""
-    plan, roots = factor.layout, factor.layout.root_velocity
-    rotation, slots, gains = jax.tree.map(lambda a: a[:, None], (factor.root_rotation, factor.slots, factor.gains))
-
-    def inward(z, x):
-        slot, gain, torque = x
-        z, w = innovate(z, slot, gain, torque)
-        return z.shift_to_parent(slot.offset), w
-
-    zero = Force.zero(jnp.zeros(rhs.shape[1:], rhs.dtype))
-    z, w = plan.slots.gather(inward, zero, (slots, gains, slot_scalars(plan, rhs)))
-    base = jnp.zeros((0, *rhs.shape[1:]), rhs.dtype)
-    if len(roots):
-        base = factor.roots.solve(rhs[roots] - root_forces(rotation, jax.tree.map(lambda a: a[1:], z)))
-    return slots, gains, w, base, base_accelerations(rotation, base)
+def _whitened(f: Factor, rhs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The accelerations of the bases, and the innovations of all nodes."""
+    z, w = inward(f, rhs)
+    return (f.roots.solve(rhs[f.order.roots] - z) if len(z) else z), w
 
 
 @jax.jit

@@ -146,7 +146,7 @@ def _jacobian(model: Model, q, pose: Transform | None, *, body: int, frame: Fram
     way = path(model.structure, body)
     own = way.model(model)
     roots, slots = _path_jacobians[frame]((own, pose), q[way.q])
-    carried = layout(own.topology, "automatic").velocity_order(roots.T, slots.T)
+    carried = layout(own.topology, "automatic").order.vector(roots.T, slots.T)
     return take_rows(carried, way.from_v).T
 
 

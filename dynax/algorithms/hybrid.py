@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.articulated import eliminate, slot_rows
+from dynax.algorithms.articulated import eliminate
 from dynax.algorithms.crba import crba
 from dynax.algorithms.rnea import rnea
+from dynax.bodies.hinge import slot_rows
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state

@@ -41,7 +41,7 @@ def project(model: Model, s: Setup, kin: Parts, forces: Parts) -> jax.Array:
     """`tau_i = S_i^T f_i` for all freedoms, shape `(nv, *batch)`."""
     slots = columns(model, s, kin.rows.rotation).dot(s.layout.to_slots(forces.rows, s.layout.slot_body))
     own = stacked(forces.roots.rotate_back(kin.roots.rotation))
-    return s.layout.velocity_order(own.reshape(own.shape[0] * own.shape[1], *s.batch), slots)
+    return s.layout.order.vector(own.reshape(own.shape[0] * own.shape[1], *s.batch), slots)
 
 
 def rigid_forces(

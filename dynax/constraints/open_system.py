@@ -58,7 +58,7 @@ class FreeMotion(NamedTuple):
     """Of the nodes in the world."""
     rows: NodeRows
     factor: Factor
-    """Of the mass matrix, without its layout, which the model has."""
+    """Of the mass matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +106,10 @@ def _free_motion(
         node_motions(rows, motion).array,
         node_biases(rows, frame, velocity, bias).array,
         node_motions(rows, velocity).array,
-        unit_responses(factor, rows, nodes)[0],
+        unit_responses(s.layout, factor, rows, nodes)[0],
         placed,
         rows,
-        factor._replace(layout=None),
+        factor,
     )
 
 
@@ -118,7 +118,6 @@ def _deflection(model: Model, factor: Factor, rows: NodeRows, force, *, bodies: 
     plan = layout(model.topology)
     own = on_bodies(plan, bodies, jax.tree.map(lambda a: a[:, None], wrenches(rows, force.reshape(-1, 6))))
     total = jax.tree.map(lambda a: a.sum(1), own)
-    factor = factor._replace(layout=plan)
     return outward(factor, *inward(factor, total, jnp.zeros((model.nv, 1), force.dtype)))[0][:, 0]
 
 

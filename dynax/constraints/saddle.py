@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms.articulated import Gains, RootInertia, Slots
 from dynax.algorithms.factor import Factor, factor_at, solve
 from dynax.compile.batching import is_zero, trailing
 from dynax.constraints.independent import Independent, independent
@@ -36,17 +35,15 @@ from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
 from dynax.model.structure import Structure
-from dynax.tree.layout import Parts, layout
+from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup
 
 
 class Solver(NamedTuple):
-    """The system at one state, factorised: arrays alone, all with the full batch."""
+    """The system at one state, factorised, all with the full batch."""
 
-    rotation: Any
-    slots: Slots
-    gains: Gains
-    roots: RootInertia
+    factor: Factor
+    """Of the tree's mass matrix."""
     matrix: jax.Array
     """`K`."""
     conditions: Independent
@@ -84,7 +81,7 @@ def solver(
     found = solve(factor, right if columns is None else jnp.concatenate([columns, right], axis=1))
     responses = found[:, count:]
     inverse = each(_schur_inverse, s.batch, conditions.rows, responses, conditions.kept)
-    parts = (factor.root_rotation, factor.slots, factor.gains, factor.roots, rows.matrix, conditions, responses)
+    parts = (factor, rows.matrix, conditions, responses)
     whole = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(s.batch)], *s.batch)), parts)
     return Solver(*whole, inverse=inverse), None if columns is None else found[:, :count]
 
@@ -103,9 +100,8 @@ def moved(s: Solver, free: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.
 
 def _regular(model: Model, s: Solver, right: jax.Array) -> jax.Array:
     """The solution of the regular system for both right sides in one."""
-    factor = Factor(layout(model.topology, "automatic"), s.rotation, s.slots, s.gains, s.roots)
     first, second = right[: model.nv], right[model.nv :]
-    a, multipliers = moved(s, solve(factor, first[:, None])[:, 0], second)
+    a, multipliers = moved(s, solve(s.factor, first[:, None])[:, 0], second)
     return jnp.concatenate([a, multipliers + second - _projected(s.matrix, s.conditions.inverse, second)])
 
 

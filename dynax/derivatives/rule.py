@@ -25,7 +25,6 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.aba import solved
-from dynax.algorithms.articulated import Gains, RootInertia, Slots
 from dynax.algorithms.factor import Factor, response, solve
 from dynax.algorithms.rnea import rnea
 from dynax.compile.batching import along_moving, is_zero, trailing
@@ -34,7 +33,7 @@ from dynax.derivatives.linearize import linearize
 from dynax.derivatives.tangent import apply, tangent
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
-from dynax.tree.layout import Parts, layout
+from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
 
 # Sums over the ancestor relation are products with a matrix; beyond this many freedoms the recursion's own derivative
@@ -43,25 +42,20 @@ MOST_FREEDOMS = 160
 
 
 class Residuals(NamedTuple):
-    """What the derivatives need of one state: arrays alone, all with the full batch."""
+    """What the derivatives need of one state, all with the full batch."""
 
     q: jax.Array
     v: jax.Array
     a: jax.Array
     kin: Parts
     inertias: Parts
-    slots: Slots
-    gains: Gains
-    roots: RootInertia
-
-    def factor(self, model: Model, execution: str) -> Factor:
-        return Factor(layout(model.topology, execution), self.kin.roots.rotation, self.slots, self.gains, self.roots)
+    factor: Factor
 
 
 def residuals(model: Model, q, v, tau, external, execution: str) -> tuple[jax.Array, Residuals]:
     """The acceleration and what its derivatives need, for trailing batch axes."""
     x = solved(model, q, v, tau, external, execution)
-    found = Residuals(q, v, x.a, x.kin, x.inertias, *x.factor[2:])
+    found = Residuals(q, v, x.a, x.kin, x.inertias, x.factor)
     return x.a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
 
 
@@ -176,13 +170,13 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return b._replace(last=solve(found.factor(model, execution), force[:, None])[:, 0])
+        return b._replace(last=solve(found.factor, force[:, None])[:, 0])
 
     def backward(known: tuple, at: Point, rows: jax.Array) -> Change:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
         c = right.unpacked(rows)
-        force, motions = response(found.factor(model, execution), c.last[:, None])
+        force, motions = response(found.factor, c.last[:, None])
         weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
         bar_q, bar_v = c.q, c.v
         if bar_q is not None or bar_v is not None:

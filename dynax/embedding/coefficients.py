@@ -17,7 +17,8 @@ import numpy as np
 from dynax.constraints.rows import plan as row_plan
 from dynax.embedding.aggregation import Aggregate, NodeTree, node_tree
 from dynax.model.structure import Structure
-from dynax.sweep import Walk, take_rows, walk
+from dynax.sweep import take_rows, walk
+from dynax.tree.nodes import NodeOrder
 
 
 class Embedding(NamedTuple):
@@ -42,7 +43,6 @@ class Group(NamedTuple):
 
 class NodePlan(NamedTuple):
     tree: NodeTree
-    walk: Walk
     groups: tuple[Group, ...]
     independent: np.ndarray
     """The tree's freedoms that stay: entry `i` of an embedded velocity is that of freedom `independent[i]`. In the
@@ -60,20 +60,17 @@ class NodePlan(NamedTuple):
     """The embedded velocities of each row, -1 for padding, `(rows, r)`."""
     path: np.ndarray
     """For each member the freedoms of its node that move it, -1 for padding, `(rows, m, w)`."""
-    roots: np.ndarray
-    """The embedded velocities of the bases, `6 k`."""
     freedom: np.ndarray
     """The freedoms of each row's node, -1 for padding, `(rows, f)`."""
     solved: np.ndarray
     """For each freedom of the tree its place among all dependent ones, group by group, -1 if it is none, `(nv,)`."""
     spread: np.ndarray
     """For each embedded velocity the entries of `X` by freedom and place that it multiplies, -1 for padding."""
-    place: np.ndarray
-    """For each embedded velocity its place in `velocity`, or behind all of them in `roots`."""
+    order: NodeOrder
 
 
 @lru_cache(maxsize=64)
-def node_plan(structure: Structure, embedding: Embedding) -> NodePlan:
+def node_plan(structure: Structure, embedding: Embedding, execution: str = "levels") -> NodePlan:
     topology = structure.topology
     tree = node_tree(topology, embedding.aggregates)
     dependent = {freedom for own in embedding.dependent for freedom in own}
@@ -102,11 +99,11 @@ def node_plan(structure: Structure, embedding: Embedding) -> NodePlan:
         for node, bodies in zip(freedoms, tree.members, strict=True)
     ]
     longest = max([1, *(len(path) for node in paths for path in node)])
-    execution = walk(tree.parents, 1 + len(tree.bases))
-    count = len(execution.rows)
+    rows = walk(tree.parents, 1 + len(tree.bases), execution)
+    count = len(rows.rows)
     body, velocity = np.full((count, most), -1), np.full((count, width), -1)
     path, port, carrier = np.full((count, most, longest), -1), np.zeros((count, most)), np.full(count, -1)
-    for row, node in enumerate(execution.rows):
+    for row, node in enumerate(rows.rows):
         if node < 0:
             continue
         body[row, : len(tree.members[node])] = tree.members[node]
@@ -121,13 +118,10 @@ def node_plan(structure: Structure, embedding: Embedding) -> NodePlan:
     listed = np.concatenate([np.zeros(0, int), *(g.dependent.reshape(-1) for g in groups)])
     solved[listed] = np.arange(len(listed))
     entries = [np.flatnonzero(reach.reshape(-1) == i).tolist() for i in range(len(independent))]
-    place = np.zeros(len(independent), dtype=int)
-    place[velocity[velocity >= 0]] = np.flatnonzero(velocity.reshape(-1) >= 0)
-    place[roots] = velocity.size + np.arange(len(roots))
     return NodePlan(
-        tree, execution, groups, independent, local, reach, body, carrier, port, velocity, path,
-        np.array(roots, dtype=int), _padded([freedoms[node] if node >= 0 else [] for node in execution.rows]), solved,
-        _padded(entries), place,
+        tree, groups, independent, local, reach, body, carrier, port, velocity, path,
+        _padded([freedoms[node] if node >= 0 else [] for node in rows.rows]), solved,
+        _padded(entries), NodeOrder(rows, velocity, np.array(roots, dtype=int)),
     )  # fmt: skip
 
 

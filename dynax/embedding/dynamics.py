@@ -1,4 +1,7 @@
-"""Forward dynamics of an embedded model in O(n): the quantities of its nodes, and the recursion over them.
+"""The nodes of an embedded model (Jain, EMBED-ABA, eqs. 50 to 57), and forward dynamics by the recursion over them.
+
+A node is some bodies that move together. Each is a port: with respect to the body that carries the node, member `m`
+moves by `U_m x` for the node's independent velocities `x`, and by `b_m` when none of them accelerates.
 
 Arrays have the axes of the batch last.
 """
@@ -11,8 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.articulated import base_accelerations, root_forces
+from dynax.algorithms.articulated import Tree, recursion
 from dynax.algorithms.frames import root_offsets
+from dynax.algorithms.rnea import rnea
+from dynax.bodies.base import free_bases
+from dynax.bodies.node import Node
 from dynax.constraints.rows import constraint_rows
 from dynax.embedding.coefficients import (
     Elimination,
@@ -26,52 +32,50 @@ from dynax.embedding.coefficients import (
     pick,
     reduced,
 )
-from dynax.embedding.node import (
-    NodeGains,
-    NodeRows,
-    accelerated,
-    carried,
-    factorized,
-    innovated,
-    moved,
-)
-from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.model import Model
-from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Vec3
+from dynax.spatial import Motion, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
 from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
+from dynax.tree.nodes import Load
 from dynax.tree.setup import Setup, setup
+
+
+class Coordinates(NamedTuple):
+    """How the tree moves with the embedded velocities at a configuration."""
+
+    plan: NodePlan
+    x: jax.Array
+    """`X` by freedom of the tree and place, `(nv, r)`."""
+    elimination: Elimination
+
+
+def coordinates(model: Model, s: Setup, kin: Parts, p: NodePlan) -> Coordinates:
+    """From kinematics with positions."""
+    entries = constraint_rows(model, s, kin).entries
+    assert entries is not None
+    solved = elimination(p, entries)
+    return Coordinates(p, coefficients(p, solved, entries), solved)
 
 
 class Place(NamedTuple):
     """A configuration: everything that does not depend on velocity."""
 
-    x: jax.Array
-    """`X` by freedom of the tree and place, `(nv, r)`."""
-    elimination: Elimination
+    coordinates: Coordinates
     moving: Motion
     """Each freedom of a member's path, at the member's joint, axes (row, member, freedom of the path)."""
-    nodes: NodeRows
-    rotation: Mat3
-    """Of the bases."""
-    bases: RigidInertia
-    """Of the bases, world axes about their origins."""
-    armature: jax.Array
-    """Of the bases' freedoms, shape `(k, 6)`."""
+    tree: Tree
 
 
-def at(model: Model, q: jax.Array, embedding: Embedding) -> Place:
-    """The nodes of the embedded model at `q`."""
-    p = node_plan(model.structure, embedding)
-    s = setup(model, q)
+def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "levels") -> Place:
+    """The nodes of the embedded model at `q`: their ports are the members."""
+    p = node_plan(model.structure, embedding, execution)
+    s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
-    entries = constraint_rows(model, s, kin).entries
-    assert entries is not None
-    solved = elimination(p, entries)
-    x = coefficients(p, solved, entries)
+    c = coordinates(model, s, kin, p)
+    x = c.x
     position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position))
     places = position, root_offsets(model, s)
     above = jax.tree.map(_with_zero(s), places)
@@ -89,11 +93,9 @@ def at(model: Model, q: jax.Array, embedding: Embedding) -> Place:
     own, along = pick(x, p.freedom), pick(rotor, p.freedom)
     reflected = jnp.sum((own * along[:, :, None])[:, :, :, None] * own[:, :, None], axis=1)
     unit = _static((p.velocity < 0)[:, :, None] * np.eye(p.velocity.shape[1]), s)
-    nodes = NodeRows(offset, inertia, columns, reflected + unit, _static(p.port, s))
+    nodes = Node(offset, columns, reflected + unit, _static(p.port, s))
     which = np.searchsorted(model.topology.free_roots, np.array(p.tree.bases, dtype=int))
-    rotation, bases = take_rows((s.root_rotation, inertias.roots), which)
-    own = take_rows(rotor, p.independent[p.roots])
-    return Place(x, solved, moving, nodes, rotation, bases, own.reshape(-1, 6, *own.shape[1:]))
+    return Place(c, moving, Tree(p.order, nodes, inertia, free_bases(model, s, inertias, which)))
 
 
 def _static(known: np.ndarray, s: Setup) -> jax.Array:
@@ -111,37 +113,16 @@ def _offset(end: tuple[Vec3, Vec3], start: tuple[Vec3, Vec3]) -> Vec3:
     return (end[0] - start[0]) + (end[1] - start[1])
 
 
-def base_inertias(place: Place, handed: ArticulatedInertia) -> jax.Array:
-    """The articulated inertias of the bases in their own axes, `(6, 6, k)`, from what nodes hand to the members of
-    bases."""
-    total = (jax.tree.map(lambda a: a[1:, 0], handed) + place.bases).rotate(place.rotation.T)
-    rows = jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in total.rows])
-    eye = jnp.eye(6, dtype=rows.dtype).reshape(6, 6, *(1,) * (rows.ndim - 2))
-    return rows + eye * jnp.moveaxis(place.armature, 1, 0)[None]
-
-
-def base_members(p: NodePlan, rotation: Mat3, root: jax.Array) -> Motion:
-    """What the walk outward starts from: motions of the bases, each the first member of its node, from `(6 k,)`."""
-    bases, rest = base_accelerations(rotation, root), p.body.shape[1] - 1
-    return jax.tree.map(lambda a: jnp.pad(a[:, None], ((0, 0), (0, rest), *((0, 0),) * (a.ndim - 1))), bases)
-
-
-def embedded_order(p: NodePlan, rates: jax.Array, root: jax.Array) -> jax.Array:
-    """Velocities by row and place, and those of the bases, as one vector."""
-    return take_rows(jnp.concatenate([rates.reshape(-1, *rates.shape[2:]), root]), p.place)
-
-
-def tree_velocity(model: Model, q: jax.Array, embedding: Embedding, place: Place, v: jax.Array) -> jax.Array:
+def tree_velocity(model: Model, q: jax.Array, c: Coordinates, v: jax.Array) -> jax.Array:
     """The tree's velocities `X v + x_0`; `x_0` is what conditions that depend on time ask for."""
-    p = node_plan(model.structure, embedding)
-    plain = expanded(p, place.x, v)
+    plain = expanded(c.plan, c.x, v)
     if not rheonomic(model):
         return plain
     s = setup(model, q, plain)
     kin = kinematics(model, s, plain, positions=True, accelerations=True, gravity=True)
     rate = constraint_rows(model, s, kin, plain).rate
     assert rate is not None
-    return plain - dependents(p, place.elimination, rate)
+    return plain - dependents(c.plan, c.elimination, rate)
 
 
 def rheonomic(model: Model) -> bool:
@@ -149,50 +130,48 @@ def rheonomic(model: Model) -> bool:
     return bool(model.structure.conditions) or any(loop.closure.rheonomic for loop in model.structure.loops)
 
 
-def bias_acceleration(
-    model: Model, s: Setup, kin: Parts, embedding: Embedding, place: Place, v: jax.Array
-) -> jax.Array:
+class State(NamedTuple):
+    """The tree at the velocity that the embedded one gives it."""
+
+    setup: Setup
+    kin: Parts
+    """With positions, and bias accelerations of the tree."""
+    v: jax.Array
+    drift: jax.Array
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
-    bias = constraint_rows(model, s, kin, v).bias
-    assert bias is not None
-    return dependents(node_plan(model.structure, embedding), place.elimination, bias)
 
 
-def forward(model: Model, q, v, tau, external, embedding: Embedding) -> jax.Array:
-    """Embedded accelerations; `q` is the tree's configuration, `v` and `tau` are embedded."""
-    p = node_plan(model.structure, embedding)
-    place = at(model, q, embedding)
-    whole = tree_velocity(model, q, embedding, place, v)
-    s = setup(model, q, whole)
+def moving_state(model: Model, q, v: jax.Array, embedding: Embedding) -> tuple[Coordinates, State]:
+    """From embedded velocities, without the nodes."""
+    s = setup(model, q)
+    c = coordinates(model, s, kinematics(model, s, positions=True), node_plan(model.structure, embedding))
+    return c, tree_state(model, q, c, v)
+
+
+def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "levels") -> State:
+    whole = tree_velocity(model, q, c, v)
+    s = setup(model, q, whole, execution)
     kin = kinematics(model, s, whole, positions=True, accelerations=True, gravity=True)
-    drift = bias_acceleration(model, s, kin, embedding, place, whole)
+    bias = constraint_rows(model, s, kin, whole).bias
+    assert bias is not None
+    return State(s, kin, whole, dependents(c.plan, c.elimination, bias))
+
+
+def forward(model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels") -> jax.Array:
+    """Embedded accelerations for trailing batch axes; `q` is the tree's configuration, `v` and `tau` are embedded."""
+    place = at(model, q, embedding, execution)
+    c, tree = place.coordinates, place.tree
+    p, (s, kin, whole, drift) = c.plan, tree_state(model, q, c, v, execution)
     forces = s.layout.body_order(net_forces(s, kin, world_inertias(s, kin), external))
     along = pick(drift, p.path)
     bias = jax.tree.map(lambda a: jnp.sum(a * along, axis=2), place.moving)
-    rest = tau - reduced(p, place.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
+    rest = tau - reduced(p, c.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
+    on_bases = take_rows(forces, np.array(p.tree.bases, dtype=int))
+    return recursion(tree, Load(pick(forces, p.body), bias=bias), on_bases, rest).a
 
-    def inward(handed: tuple, x: tuple) -> tuple[tuple, tuple[NodeGains, jax.Array]]:
-        (inertia, z), (node, force, motion, torque) = handed, x
-        inertia = inertia + node.inertia
-        total, gains = factorized(inertia, node)
-        z, w = innovated(z + force + inertia @ motion, node, gains, torque)
-        return (total, z), (gains, w)
 
-    zero = jnp.zeros((p.body.shape[1], *s.batch), s.dtype)
-    xs = place.nodes, pick(forces, p.body), bias, pick(rest, p.velocity)
-    (inertia, z), (gains, w) = p.walk.gather(inward, (ArticulatedInertia.zero(zero), Force.zero(zero)), xs)
-    root = rest[p.roots]
-    if len(p.roots):
-        own = take_rows(forces, np.array(p.tree.bases, dtype=int)) + jax.tree.map(lambda a: a[1:, 0], z)
-        push = (root - root_forces(place.rotation, own)).reshape(-1, 6, *s.batch)
-        found = gauss_jordan(base_inertias(place, inertia), jnp.moveaxis(push, 0, 1)[:, None])[:, 0]
-        root = jnp.moveaxis(found, 1, 0).reshape(root.shape)
-
-    def outward(members: Motion, x: tuple) -> tuple[Motion, jax.Array]:
-        node, gains, motion, w = x
-        parent = carried(members, node)
-        rates = accelerated(parent, gains, w)
-        return moved(parent, node, rates) + motion, rates
-
-    rates = p.walk.scatter(outward, base_members(p, place.rotation, root), (place.nodes, gains, bias, w))
-    return embedded_order(p, rates, root)
+def inverse(model: Model, q, v, a, external, embedding: Embedding) -> jax.Array:
+    """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
+    c, state = moving_state(model, q, v, embedding)
+    whole = state.drift if a is None else state.drift + expanded(c.plan, c.x, a)
+    return reduced(c.plan, c.x, rnea(model, q, state.v, whole, external))

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dynax import sweep
 from dynax.algorithms.coriolis import coriolis_matrix
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.factor import inverse_mass_matrix
+from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
@@ -38,8 +39,8 @@ from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.coefficients import dense, expanded, node_plan
-from dynax.embedding.dynamics import Place, at, bias_acceleration, forward, tree_velocity
-from dynax.embedding.model import EmbeddedModel, closing, factors
+from dynax.embedding.dynamics import at, forward, inverse, moving_state
+from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     configuration_rate,
@@ -51,10 +52,9 @@ from dynax.model.configuration import (
     random_configuration,
 )
 from dynax.model.kinds import extend
+from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
-from dynax.routes.forward_dynamics import forward_dynamics
-from dynax.tree.kinematics import kinematics
-from dynax.tree.setup import setup
+from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
 
 
 class Motion(NamedTuple):
@@ -67,26 +67,10 @@ class Motion(NamedTuple):
     """`Xdot v`."""
 
 
-def _place(model: EmbeddedModel, q: jax.Array) -> Place:
-    return at(model.tree, q, model.embedding)
-
-
-def _matrix(model: EmbeddedModel, place: Place) -> jax.Array:
-    return dense(node_plan(model.tree.structure, model.embedding), place.x)
-
-
 @jax.jit
 def tree_motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
-    tree, place = model.tree, _place(model, q)
-    whole = tree_velocity(tree, q, model.embedding, place, v)
-    s = setup(tree, q, whole)
-    kin = kinematics(tree, s, whole, positions=True, accelerations=True, gravity=True)
-    return Motion(_matrix(model, place), whole, bias_acceleration(tree, s, kin, model.embedding, place, whole))
-
-
-@jax.jit
-def _x(model: EmbeddedModel, q: jax.Array) -> jax.Array:
-    return _matrix(model, _place(model, q))
+    c, state = moving_state(model.tree, q, v, model.embedding)
+    return Motion(dense(c.plan, c.x), state.v, state.drift)
 
 
 def _by_configuration(function):
@@ -124,13 +108,13 @@ def _(model, q, v, a):
 @extend(jacobian, EmbeddedModel)
 def _(model, q, name, *, frame):
     (q,) = as_state(model, q=q)
-    return jacobian(model.tree, q, name, frame=frame) @ _x(model, q)
+    return jacobian(model.tree, q, name, frame=frame) @ embedding_matrix(model, q)
 
 
 @extend(centroidal_momentum_matrix, EmbeddedModel)
 def _(model, q):
     (q,) = as_state(model, q=q)
-    return centroidal_momentum_matrix(model.tree, q) @ _x(model, q)
+    return centroidal_momentum_matrix(model.tree, q) @ embedding_matrix(model, q)
 
 
 @extend(jacobian_bias, EmbeddedModel)
@@ -141,30 +125,32 @@ def _(model, q, v, name, *, frame):
     return whole + jacobian_bias(model.tree, q, m.v, name, frame=frame)
 
 
+@batch_last
+def _inverse(model: EmbeddedModel, q, v, a, external) -> jax.Array:
+    return inverse(model.tree, q, v, a, external, model.embedding)
+
+
 @extend(inverse_dynamics, EmbeddedModel)
 def _(model, q, v, a, external=None):
-    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
-    m = tree_motion(model, q, v)
-    return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.x @ a + m.bias, external)
+    return _inverse(model, *as_state(model, q=q, v=v, a=a, external=external))
 
 
 @extend(bias_force, EmbeddedModel)
 def _(model, q, v, external=None):
     q, v, external = as_state(model, q=q, v=v, external=external)
-    m = tree_motion(model, q, v)
-    return m.x.T @ inverse_dynamics(model.tree, q, m.v, m.bias, external)
+    return _inverse(model, q, v, None, external)
 
 
 @extend(gravity_force, EmbeddedModel)
 def _(model, q):
     (q,) = as_state(model, q=q)
-    return _x(model, q).T @ gravity_force(model.tree, q)
+    return embedding_matrix(model, q).T @ gravity_force(model.tree, q)
 
 
 @extend(mass_matrix, EmbeddedModel)
 def _(model, q):
     (q,) = as_state(model, q=q)
-    x = _x(model, q)
+    x = embedding_matrix(model, q)
     m = x.T @ mass_matrix(model.tree, q) @ x
     return 0.5 * (m + m.T)
 
@@ -173,7 +159,7 @@ def _(model, q):
 def _(model, q, v):
     q, v = as_state(model, q=q, v=v)
     m = tree_motion(model, q, v)
-    rate = jax.jvp(lambda q: _x(model, q), (q,), (configuration_rate(model.tree, q, m.v),))[1]
+    rate = jax.jvp(lambda q: embedding_matrix(model, q), (q,), (configuration_rate(model.tree, q, m.v),))[1]
     return m.x.T @ (coriolis_matrix(model.tree, q, m.v) @ m.x + mass_matrix(model.tree, q) @ rate)
 
 
@@ -184,19 +170,36 @@ def _(model, q, v, a):
     return m.x.T @ inverse_dynamics_regressor(model.tree, q, m.v, m.x @ a + m.bias)
 
 
-@batch_last
-def _forward(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
-    return forward(model.tree, q, v, tau, external, model.embedding)
+def _by_walks(execution: str):
+    def core(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
+        return forward(model.tree, q, v, tau, external, model.embedding, execution)
+
+    return batch_last(core)
+
+
+_FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
+_FORWARD["automatic"] = _FORWARD["levels"]
 
 
 @extend(forward_dynamics, EmbeddedModel)
-def _(model, q, v, tau, external=None):
-    return _forward(model, *as_state(model, q=q, v=v, tau=tau, external=external))
+def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
+    if execution not in _FORWARD:
+        known = "is for trees without loops" if execution in EXECUTIONS else "is unknown"
+        raise ValueError(
+            f"execution {execution!r} {known}: for the embedded model {model.name!r} choose one of "
+            f"{', '.join(_FORWARD)}"
+        )
+    return _FORWARD[execution](model, *as_state(model, q=q, v=v, tau=tau, external=external))
 
 
-@extend(inverse_mass_matrix, EmbeddedModel)
+@extend(factorize, EmbeddedModel)
 def _(model, q):
-    return innovations_factor(model, q).inverse()
+    return factorized(at(model.tree, q, model.embedding).tree)
+
+
+# All that is made of the factor alone is the same function.
+for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
+    extend(_function, EmbeddedModel)(_function.__wrapped__)
 
 
 # Derivatives along the tangent space, which for an embedded model is that of the independent velocities.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.frames import forward_kinematics
+from dynax.bodies.node import Node
 from dynax.embedding.coefficients import node_plan
 from dynax.embedding.dynamics import at
 from dynax.embedding.model import EmbeddedModel
@@ -134,21 +135,22 @@ def _between(a: Transform, b: Transform) -> Transform:
 def _columns(model: EmbeddedModel, q, nodes, row_of, width: int, most: int) -> tuple[jax.Array, jax.Array]:
     """`H_R` and the armature of each node, `(nodes, r, 6 m)` and `(nodes, r, r)`."""
     tree, place = model.tree, at(model.tree, q, model.embedding)
-    p, s = node_plan(tree.structure, model.embedding), setup(tree, q)
+    p, s, nodes_at = place.coordinates.plan, setup(tree, q), place.tree.nodes
+    assert isinstance(nodes_at, Node)
     kin = kinematics(tree, s)
     rotation = s.layout.body_order(Parts(kin.roots.rotation, kin.rows.rotation))
     constants = s.layout.body_order(s.constants)
     index = p.body.reshape(-1)
     axes, fixed = take_rows((rotation, constants), np.maximum(index, 0))
     axes, fixed = jax.tree.map(lambda a: a.reshape(*p.body.shape, 1), (axes, fixed))
-    column = public_motion(fixed, axes, place.nodes.column)
+    column = public_motion(fixed, axes, nodes_at.column)
     found = jnp.moveaxis(column.array, 1, 2)  # (row, r, m, 6)
     count, r = found.shape[:2]
     # One row more, for the bases: all six freedoms of a free root.
     six = jnp.eye(width, 6 * most, dtype=q.dtype)[None]
     rows = jnp.pad(found.reshape(count, r, -1), ((0, 0), (0, width - r), (0, 0)))
     padding = (p.velocity < 0)[:, :, None] * np.eye(r)
-    inner = jnp.pad(place.nodes.armature - padding, ((0, 1), (0, width - r), (0, width - r)))
+    inner = jnp.pad(nodes_at.mass - padding, ((0, 1), (0, width - r), (0, width - r)))
     pick = np.array([row_of.get(bodies, count) for bodies in nodes], dtype=int)
     start = [tree.topology.v_start[bodies[0]] if bodies not in row_of else -width for bodies in nodes]
     own = np.array([[max(first + k, -1) if k < 6 else -1 for k in range(width)] for first in start], dtype=int)

@@ -20,17 +20,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms.articulated import accelerate, base_accelerations, innovate, root_forces, slot_scalars
+from dynax.algorithms import factor as walks
 from dynax.algorithms.factor import Factor, factorize
 from dynax.algorithms.frames import FrameChoice, _check_frame
+from dynax.bodies.hinge import Hinge, HingeGains
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.operators.nodes import NodeRows, Nodes, find_nodes, node_rows, on_bodies, unit_wrenches
 from dynax.operators.upsilon import Compliance, compliances
-from dynax.spatial import ArticulatedInertia, Force
+from dynax.spatial import ArticulatedInertia
 from dynax.tree.kinematics import kinematics
-from dynax.tree.layout import Parts
+from dynax.tree.layout import Layout, Parts
 from dynax.tree.setup import setup
 
 _times = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
@@ -42,41 +43,23 @@ def inward(factor: Factor, forces: Parts | None, torque: jax.Array) -> tuple[jax
     Forces stand in world axes about the joints, on free roots and in slot rows. Returns the forces left on the free
     roots in their own axes, `(6 k, c)`, and what is left at the slots, `(slots, c)`.
     """
-    plan = factor.layout
-    rotation, slots, gains = jax.tree.map(lambda a: a[:, None], (factor.root_rotation, factor.slots, factor.gains))
-
-    def step(z, x):
-        slot, gain, force, torque = x
-        z, w = innovate(z if force is None else z - force, slot, gain, torque)
-        return z.shift_to_parent(slot.offset), w
-
-    zero = Force.zero(jnp.zeros(torque.shape[1:], torque.dtype))
-    own = None if forces is None else forces.rows
-    z, w = plan.slots.gather(step, zero, (slots, gains, own, slot_scalars(plan, torque)))
-    needed = jax.tree.map(lambda a: a[1:], z)
-    if forces is not None:
-        needed = needed - forces.roots
-    return torque[plan.root_velocity] - root_forces(rotation, needed), w
+    z, w = walks.inward(factor, torque, forces=forces)
+    return torque[factor.order.roots] - z, w
 
 
 def outward(factor: Factor, left: jax.Array, w: jax.Array) -> tuple[jax.Array, Parts]:
     """Accelerations of the freedoms, `(nv, c)`, and of the bodies in world axes about their joints, from `inward`."""
-    plan = factor.layout
-    rotation, slots, gains = jax.tree.map(lambda a: a[:, None], (factor.root_rotation, factor.slots, factor.gains))
     base = factor.roots.solve(left) if len(left) else left
-    bases = base_accelerations(rotation, base)
-
-    def step(parent, x):
-        motion, rate = accelerate(parent, x)
-        return motion, (motion, rate)
-
-    motions, rates = plan.slots.scatter(step, bases, (slots, gains, w))
-    return plan.velocity_order(base, rates), Parts(jax.tree.map(lambda a: a[1:], bases), plan.to_bodies(motions))
+    rates, motions = walks.outward(factor, base, w, motions=True)
+    assert motions is not None
+    return factor.order.vector(base, rates), motions
 
 
-def unit_responses(factor: Factor, rows: NodeRows, nodes: Nodes) -> tuple[jax.Array, jax.Array, jax.Array]:
+def unit_responses(
+    plan: Layout, factor: Factor, rows: NodeRows, nodes: Nodes
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`Lambda (6 m, 6 m)` of nodes, and what `inward` leaves of their unit wrenches."""
-    plan, count = factor.layout, 6 * len(nodes.bodies)
+    count = 6 * len(nodes.bodies)
     units = on_bodies(plan, nodes.bodies, unit_wrenches(rows))
     forces = jax.tree.map(lambda a: a.reshape(a.shape[0], count), units)
     left, w = inward(factor, forces, jnp.zeros((plan.topology.nv, count), rows.point.x.dtype))
@@ -92,7 +75,7 @@ def _compliance(model: Model, q, poses, *, bodies: tuple[int, ...], frame: Frame
     s = setup(model, q)
     nodes = Nodes(bodies, poses)
     rows, _ = node_rows(model, s, kinematics(model, s, positions=True), nodes, frame)
-    return unit_responses(factorize(model, q), rows, nodes)[0]
+    return unit_responses(s.layout, factorize(model, q), rows, nodes)[0]
 
 
 @for_models
@@ -120,12 +103,14 @@ def operational_compliance(model: Model, q, frames: str | Sequence[str], *, fram
 def _body_compliances(model: Model, q: jax.Array) -> jax.Array:
     s = setup(model, q)
     kin, factor = kinematics(model, s), factorize(model, q)
-    slots, gains, count = factor.slots, factor.gains, len(s.layout.topology.free_roots)
+    slots, gains, count = factor.nodes, factor.gains, len(s.layout.topology.free_roots)
+    assert isinstance(slots, Hinge)
+    assert isinstance(gains, HingeGains)
     above = compliances(s.layout, s.root_rotation, slots, gains, factor.roots)
     # Upsilon = (1 - s G^T) Y (1 - G s^T) + s s^T / D, at the last slot of each body.
     column, given = slots.column.motion(), above @ gains.gain / gains.root
     found = above.plus(column, column * (0.5 * (1.0 / gains.root + gains.gain.dot(given)) / gains.root) - given)
-    rows = s.layout.to_bodies(found).rotate(kin.rows.rotation.T)
+    rows = factor.order.to_bodies(found).rotate(kin.rows.rotation.T)
     six = jnp.tile(jnp.eye(6, dtype=q.dtype), (count, 1))
     inverse = ArticulatedInertia.from_matrix((factor.roots.solve(six) if count else six).reshape(count, 6, 6))
     roots = Compliance(inverse.inertia, inverse.coupling, inverse.mass)

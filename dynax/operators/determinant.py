@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.articulated import Gains, RootInertia, Slots, articulate, slot_rows
-from dynax.algorithms.factor import factorize
+from dynax.algorithms.articulated import hinged
+from dynax.algorithms.factor import factorize, log_det
+from dynax.bodies.hinge import Hinge, HingeGains, slot_rows
 from dynax.compile.batching import batch_last
-from dynax.linear.cholesky import cholesky
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
@@ -30,22 +30,15 @@ from dynax.spatial import ArticulatedInertia, Force, Mat3, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.bodies import world_inertias
 from dynax.tree.kinematics import kinematics
+from dynax.tree.nodes import articulate
 from dynax.tree.setup import Setup, setup, slot_columns
-
-
-def log_det(model: Model, q: jax.Array) -> jax.Array:
-    """The log-determinant, shape `(*batch)`."""
-    factor = factorize(model, q)
-    roots = cholesky(jnp.moveaxis(factor.roots.matrix, (0, 1), (-2, -1)))
-    pivots = jnp.sum(jnp.log(factor.gains.root), axis=0)  # padding has D = 1
-    return 2.0 * (pivots + jnp.sum(jnp.log(jnp.diagonal(roots, axis1=-2, axis2=-1)), axis=(0, -1)))
 
 
 class Outlook(NamedTuple):
     """What the gradient reads, in slot rows, world axes about the joints."""
 
-    slots: Slots
-    gains: Gains
+    slots: Hinge
+    gains: HingeGains
     handed: ArticulatedInertia
     """`P+`"""
     above: Compliance
@@ -61,12 +54,12 @@ def outlook(model: Model, s: Setup) -> Outlook:
     def inward(handed, x):
         slot, inertia = x
         p, gains = articulate(handed, inertia, slot)
-        return p.shift_to_parent(slot.offset), (gains, p)
+        return slot.handed(p), (gains, p)
 
+    tree = hinged(model, s, slots, inertias)
     zero = ArticulatedInertia.zero(jnp.zeros(s.batch, s.dtype))
-    xs = slots, s.layout.to_slots(inertias.rows, s.layout.slot_last)
-    p, (gains, handed) = s.layout.slots.gather(inward, zero, xs)
-    above = compliances(s.layout, s.root_rotation, slots, gains, RootInertia.of(model, s, p, inertias.roots))
+    p, (gains, handed) = tree.order.walk.gather(inward, zero, (slots, tree.inertia))
+    above = compliances(s.layout, s.root_rotation, slots, gains, tree.bases.closed(p))
     return Outlook(slots, gains, handed, above, s.layout.to_slots(kin.rows.rotation, s.layout.slot_body))
 
 
@@ -93,7 +86,7 @@ def log_det_gradient(model: Model, q: jax.Array) -> jax.Array:
     first[plan.slot_first[ends]] = ends
     at_first = plan.to_slots(take_rows(turning(x.handed, x.above), first), plan.slot_body)
     still = jnp.zeros((len(plan.root_velocity), *s.batch), s.dtype)
-    gradient = plan.velocity_order(still, -2.0 * x.slots.column.dot(at_first))
+    gradient = plan.order.vector(still, -2.0 * x.slots.column.dot(at_first))
     if model.topology.all_screws:
         return gradient
     gain = x.gains.gain / x.gains.root
@@ -107,7 +100,7 @@ def log_det_gradient(model: Model, q: jax.Array) -> jax.Array:
     return gradient + 2.0 * jax.grad(along_columns)(jnp.zeros((model.nv, *s.batch), s.dtype))
 
 
-_log_determinant = batch_last(log_det)
+_log_determinant = batch_last(lambda model, q: log_det(factorize(model, q)))
 _log_det_gradient = batch_last(log_det_gradient)
 
 

@@ -66,7 +66,7 @@ def _operational_space(
     rows, _ = node_rows(model, s, kin, nodes, frame)
     jacobian = jacobian_rows(model, s, kin, bodies, rows)
     factor = factorize(model, q)
-    compliance, left, w = unit_responses(factor, rows, nodes)
+    compliance, left, w = unit_responses(s.layout, factor, rows, nodes)
     response, _ = outward(factor, left, w)
     found = damped = pseudo_inverse(compliance, tolerance)
     if damping is not None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.articulated import Gains, RootInertia, Slots
+from dynax.bodies.base import RootInertia
+from dynax.bodies.hinge import Hinge, HingeGains
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, Scalar, Sym3, Vec3
 from dynax.spatial.components import component_dataclass
@@ -66,13 +67,13 @@ def _twice_symmetric(a: Vec3, b: Vec3) -> Sym3:
     )
 
 
-def compliances(plan: Layout, rotation: Mat3, slots: Slots, gains: Gains, roots: RootInertia) -> Compliance:
+def compliances(plan: Layout, rotation: Mat3, slots: Hinge, gains: HingeGains, roots: RootInertia) -> Compliance:
     """`Y` in slot rows, world axes about the joints: the compliance of what each slot hangs on.
 
     `rotation` is that of the free roots.
     """
 
-    def outward(above: Compliance, x: tuple[Slots, Gains]) -> tuple[Compliance, Compliance]:
+    def outward(above: Compliance, x: tuple[Hinge, HingeGains]) -> tuple[Compliance, Compliance]:
         slot, gain = x
         y = above.shift(slot.offset)
         column, given = slot.column.motion(), y @ gain.gain / gain.root

@@ -30,14 +30,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.articulated import (
-    RootInertia,
-    Slots,
-    base_accelerations,
-    root_forces,
-    slot_rows,
-    slot_scalars,
-)
+from dynax.bodies.base import base_accelerations, free_bases, root_forces
+from dynax.bodies.hinge import Hinge, slot_rows
 from dynax.linear.matrices import product, shifts, symmetric, turned
 from dynax.linear.solve import solve
 from dynax.model import Model
@@ -128,12 +122,12 @@ def joined(near: Run, far: Run) -> Run:
     )
 
 
-def eliminate_chain(model: Model, s: Setup, slots: Slots, inertias: Parts, forces: Parts, tau: jax.Array) -> jax.Array:
+def eliminate_chain(model: Model, s: Setup, slots: Hinge, inertias: Parts, forces: Parts, tau: jax.Array) -> jax.Array:
     """Accelerations from joint forces, shape `(nv, *batch)`."""
     plan = s.layout
     own, lent = with_borrowed(slots, plan.to_slots(inertias.rows, plan.slot_last))
     inertia, z = own.matrix, plan.to_slots(forces.rows, plan.slot_last).array[..., None]
-    torque, armature = slot_scalars(plan, tau)[..., None, None], slots.armature[..., None, None]
+    torque, armature = plan.order.rows(tau)[..., None, None], slots.armature[..., None, None]
     column, shift = slots.column.motion().array[..., None], shifts(slots.offset)
 
     u = product(inertia, column)
@@ -159,7 +153,7 @@ def eliminate_chain(model: Model, s: Setup, slots: Slots, inertias: Parts, force
         # Of the bases the world comes first; what it carries is not asked for.
         handed = ArticulatedInertia.from_matrix(jnp.broadcast_to(carried[:1, ..., :6], (2, *s.batch, 6, 6)))
         force = forces.roots - Force.from_array(carried[:1, ..., 6])
-        inverse = RootInertia.of(model, s, handed, inertias.roots)
+        inverse = free_bases(model, s, inertias).closed(handed)
         own_force = tau[plan.root_velocity] - root_forces(s.root_rotation, force)
         base = inverse.solve(own_force[:, None])[:, 0]
     start = jax.tree.map(lambda x: x[-1:], base_accelerations(s.root_rotation, base)).array[..., None]
@@ -170,10 +164,10 @@ def eliminate_chain(model: Model, s: Setup, slots: Slots, inertias: Parts, force
     path = prefixes(lambda near, far: product(far, near), unit, steps)
     motion = product(path[..., :6, :6], start) + path[..., :6, 6:]
     rates = (w - product(turned(gain), product(shift, of_parents(start, motion)))) / root
-    return plan.velocity_order(base, rates[..., 0, 0])
+    return plan.order.vector(base, rates[..., 0, 0])
 
 
-def with_borrowed(slots: Slots, own: RigidInertia) -> tuple[RigidInertia, RigidInertia]:
+def with_borrowed(slots: Hinge, own: RigidInertia) -> tuple[RigidInertia, RigidInertia]:
     """The inertias with what they borrow, and what each lends to its parent, about the parent's joint."""
     offset, column = of_children(slots.offset), slots.column.motion()
 

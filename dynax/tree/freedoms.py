@@ -46,7 +46,7 @@ def in_velocity_order(s: Setup, roots, slots):
         return jnp.broadcast_to(a, (a.shape[0], *s.batch))
 
     joined = jax.tree.map(lambda a, b: jnp.concatenate([full(a), full(b)]), roots, slots)
-    return take_rows(joined, s.layout._from_slots)
+    return take_rows(joined, s.layout.order.places)
 
 
 def per_freedom(s: Setup, parts: Parts):

@@ -12,6 +12,7 @@ import numpy as np
 from dynax.compile.one_kernel import expected
 from dynax.sweep import Walk, execution_in_one_kernel, take_rows, walk
 from dynax.topology import Topology
+from dynax.tree.nodes import NodeOrder
 
 
 class Parts(NamedTuple):
@@ -54,23 +55,16 @@ class Layout:
         self.slot_first = np.where(per_slot(slots.first.astype(int)) == 1, self.slot_body, -1)
         self.slot_last = np.where(per_slot(slots.last.astype(int)) == 1, self.slot_body, -1)
         ends = np.flatnonzero(self.slot_last >= 0)
-        self.last_slot = np.full(len(rows), -1)
-        self.last_slot[self.slot_last[ends]] = ends
+        last_slot = np.full(len(rows), -1)
+        last_slot[self.slot_last[ends]] = ends
         self.slot_velocity = per_slot(slots.velocity)
         self.slot_column = per_slot(slots.column)
         self.same = slots.simple
         """Whether slot rows are body rows."""
-        # Velocity order out of (6 per root, slot rows).
-        roots = len(topology.free_roots)
-        self._from_slots = np.zeros(topology.nv, dtype=int)
-        for k, body in enumerate(topology.free_roots):
-            start = topology.v_start[body]
-            self._from_slots[start : start + 6] = np.arange(6 * k, 6 * k + 6)
-        held = np.flatnonzero(self.slot_velocity >= 0)
-        self._from_slots[self.slot_velocity[held]] = 6 * roots + held
         self.root_velocity = np.array([topology.v_start[b] + np.arange(6) for b in topology.free_roots], int).reshape(
             -1
         )
+        self.order = NodeOrder(self.slots, self.slot_velocity, self.root_velocity, None if slots.simple else last_slot)
 
     def roots(self, x: Any) -> Any:
         """The rows of the free roots, out of body order."""
@@ -90,14 +84,6 @@ class Layout:
     def to_slots(self, rows: Any, which: np.ndarray) -> Any:
         """Quantities of body rows at their slots (`slot_body`, `slot_first` or `slot_last`), zeros elsewhere."""
         return rows if self.same else take_rows(rows, which)
-
-    def to_bodies(self, slots: Any) -> Any:
-        """Quantities of the last slots of bodies in body rows: what the recursion over slots finds for the bodies."""
-        return slots if self.same else take_rows(slots, self.last_slot)
-
-    def velocity_order(self, roots: jax.Array, slots: jax.Array) -> jax.Array:
-        """Scalars per freedom in the order of `v`, out of the roots' (`6 k`) and the slots' rows."""
-        return take_rows(jnp.concatenate([roots, slots]), self._from_slots)
 
 
 def _concatenate(roots: Any, rows: Any) -> Any:

@@ -180,3 +180,17 @@ def test_a_shaken_pivot_and_a_stiff_controller():
     errors = [float(np.abs(run(controlled(gain)) - exact).max()) for gain in (1e4, 1e5)]
     assert errors[1] < 0.5 * errors[0] < 1e-2
     np.testing.assert_allclose(exact[0], path(0.5), atol=1e-5)
+
+
+def test_one_of_two_floating_bodies_is_led():
+    """The other one falls: what is prescribed for one root holds no other."""
+    builder = dx.ModelBuilder()
+    for name in ("led", "free"):
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia(2.0, (0.1, 0.0, 0.2), (0.1, 0.2, 0.25)))
+    model = builder.build()
+    q, v, a, tau, _ = (x[0] for x in trees.states(model, 1))
+    mass, bias = np.asarray(dx.mass_matrix(model, q)), np.asarray(dx.bias_force(model, q, v))
+    expected = by_numpy(mass, bias, np.asarray(tau), np.asarray(a), np.arange(12) < 6)
+    result = dx.hybrid_dynamics(model, q, v, tau, a, ("led_joint",))
+    np.testing.assert_allclose(result[0], expected[0], rtol=1e-9)
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-9)

@@ -13,6 +13,7 @@ import dynax as dx
 from dynax.embedding.aggregation import Aggregate, aggregates, independent_columns, node_tree
 from dynax.embedding.coefficients import Embedding
 from dynax.embedding.dynamics import forward
+from dynax.sweep import EXECUTIONS
 from dynax.topology import Topology
 
 
@@ -175,6 +176,26 @@ def embedded_chain(links: int) -> dx.EmbeddedModel:
     model = mechanisms.four_bar_chain(links).model
     made = aggregates(model.topology, [{3 * k, 3 * k + 1, 3 * k + 2} for k in range(links)])
     return dx.EmbeddedModel(model, Embedding(made, tuple((3 * k + 1, 3 * k + 2) for k in range(links))))
+
+
+def test_execution_means_what_it_says(rng):
+    """Nodes by levels, one after another or by segments: the same motion by other walks; what cannot be is refused."""
+    model = embedded_chain(2)
+    q, (v, tau) = rng.normal(size=model.nq), rng.normal(size=(2, model.nv))
+
+    def found(execution):
+        return jax.make_jaxpr(lambda q, v, tau: forward(model.tree, q, v, tau, None, model.embedding, execution))(
+            q, v, tau
+        )
+
+    assert len({str(found(execution)) for execution in EXECUTIONS}) == len(EXECUTIONS)
+    expected = dx.forward_dynamics(model, q, v, tau)
+    for execution in EXECUTIONS:
+        a = dx.forward_dynamics(model, q, v, tau, execution=execution)
+        np.testing.assert_allclose(a, expected, rtol=1e-10, atol=1e-10)
+    for execution in ("associative", "products", "chains"):
+        with pytest.raises(ValueError, match=rf"{execution!r}.*levels, bodies, segments, automatic"):
+            dx.forward_dynamics(model, q, v, tau, execution=execution)
 
 
 def test_linear_cost():

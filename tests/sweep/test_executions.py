@@ -9,9 +9,10 @@ import pytest
 import trees
 
 import dynax as dx
-from dynax.algorithms.articulated import eliminate, slot_rows
+from dynax.algorithms.articulated import eliminate
 from dynax.algorithms.crba import composites
 from dynax.algorithms.rnea import project, transmitted
+from dynax.bodies.hinge import slot_rows
 from dynax.sweep import EXECUTIONS
 from dynax.tree.bodies import net_forces, world_inertias
 from dynax.tree.kinematics import kinematics

@@ -1,0 +1,68 @@
+"""The free base: six freedoms, carried by the world, closed by one 6x6 solution where the walk inward ends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.linear.gauss_jordan import gauss_jordan
+from dynax.model import Model
+from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Vec3
+from dynax.sweep import take_rows
+from dynax.tree.bodies import per_velocity, stacked
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup
+
+
+class RootInertia(NamedTuple):
+    """The articulated inertias of the free bases in their own axes, shape `(6, 6, k, *batch)`."""
+
+    matrix: jax.Array
+
+    def solve(self, rhs: jax.Array) -> jax.Array:
+        """Accelerations from forces, both in the bases' own axes and of shape `(6 k, m, *batch)`."""
+        own = jnp.moveaxis(rhs.reshape(rhs.shape[0] // 6, 6, *rhs.shape[1:]), 0, 2)
+        return jnp.moveaxis(gauss_jordan(self.matrix, own), 2, 0).reshape(rhs.shape)
+
+
+class Bases(NamedTuple):
+    """The free bases of a tree by themselves."""
+
+    rotation: Mat3
+    inertia: RigidInertia
+    """World axes about their origins."""
+    armature: jax.Array
+    """Shape `(6, k, *batch)`."""
+
+    def closed(self, handed: ArticulatedInertia) -> RootInertia:
+        """With what the world and the bases are handed."""
+        total = (jax.tree.map(lambda a: a[1:], handed) + self.inertia).rotate(self.rotation.T)
+        rows = jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in total.rows])
+        eye = jnp.eye(6, dtype=rows.dtype).reshape((6, 6) + (1,) * (rows.ndim - 2))
+        return RootInertia(rows + eye * self.armature[None].astype(rows.dtype))
+
+
+def free_bases(model: Model, s: Setup, inertias: Parts, which: np.ndarray | None = None) -> Bases:
+    """The free roots of a tree, or those of them that are bases."""
+    which = np.arange(len(s.layout.topology.free_roots)) if which is None else which
+    entries = s.layout.root_velocity.reshape(-1, 6)[which].reshape(-1)
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch)))[entries]
+    own = jnp.moveaxis(armature.reshape(len(which), 6, *armature.shape[1:]), 0, 1)
+    rotation, inertia = take_rows((s.root_rotation, inertias.roots), which)
+    return Bases(rotation, inertia, own)
+
+
+def root_forces(rotation: Mat3, force: Force) -> jax.Array:
+    """Forces on the free bases in their own axes, shape `(6 k, *batch)`."""
+    own = stacked(force.rotate_back(rotation))
+    return own.reshape(own.shape[0] * own.shape[1], *own.shape[2:])
+
+
+def base_accelerations(rotation: Mat3, own: jax.Array) -> Motion:
+    """Accelerations in world axes: zero for the world, then the free bases' from their own axes."""
+    six = own.reshape(own.shape[0] // 6, 6, *own.shape[1:])
+    motion = Motion(Vec3(six[:, 0], six[:, 1], six[:, 2]), Vec3(six[:, 3], six[:, 4], six[:, 5])).rotate(rotation)
+    return jax.tree.map(lambda a: jnp.concatenate([jnp.zeros_like(a, shape=(1, *a.shape[1:])), a]), motion)
