@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last
 from dynax.model import Model
@@ -89,7 +90,7 @@ _coriolis = batch_last(coriolis)
 
 
 @for_models
-def coriolis_matrix(model: Model, q, v) -> jax.Array:
+def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """A matrix `C` with `C v` the Coriolis and centrifugal forces and `Mdot - 2 C` skew, shape `(nv, nv)`.
 
     **Arguments:** `q`: configuration, shape `(nq,)`; `v`: velocity, shape `(nv,)`. Driven joints are taken at rest.

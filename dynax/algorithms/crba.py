@@ -16,6 +16,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.compile.batching import along_moving, batch_last, trailing
 from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
@@ -143,7 +144,7 @@ _crba = batch_last(crba)
 
 
 @for_models
-def mass_matrix(model: Model, q) -> jax.Array:
+def mass_matrix(model: Model, q: ArrayLike) -> jax.Array:
     """The joint-space inertia matrix, symmetric positive definite, shape `(nv, nv)`; armature on its diagonal.
 
     Composite rigid bodies, Featherstone (2008), section 6.2. Entries of freedoms that do not carry one another are

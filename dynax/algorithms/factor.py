@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.articulated import Tree, hinged
 from dynax.bodies.base import RootInertia, base_accelerations, root_forces
@@ -155,7 +156,7 @@ def _inverse_mass_matrix(model: Model, q: jax.Array) -> jax.Array:
 
 
 @for_models
-def inverse_mass_matrix(model: Model, q) -> jax.Array:
+def inverse_mass_matrix(model: Model, q: ArrayLike) -> jax.Array:
     """The inverse of the mass matrix, shape `(nv, nv)`, without forming the mass matrix.
 
     From the innovations factor, O(n) for each column; it keeps more digits than inverting `mass_matrix`.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import composites
 from dynax.algorithms.frames import FrameChoice, jacobian
@@ -87,7 +88,9 @@ def _relative(model: Model, q, v, a, external):
     return tau if whole is None else tau + per_velocity(model.armature, whole) * whole
 
 
-def floating_equations(model: Model, q, v, external=None) -> FloatingEquations:
+def floating_equations(
+    model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None
+) -> FloatingEquations:
     """The blocks of the equation of motion of a floating system, base and joints apart (eqs. 9.11 to 9.13, table 9.5).
 
     **Arguments:** as `bias_force`. The first body must be the only one that hangs on the world, by a free joint;
@@ -100,7 +103,7 @@ def floating_equations(model: Model, q, v, external=None) -> FloatingEquations:
     return FloatingEquations(own.base, own.coupling, own.joint, bias[:6], bias[6:])
 
 
-def floating_mass_matrix(model: Model, q) -> jax.Array:
+def floating_mass_matrix(model: Model, q: ArrayLike) -> jax.Array:
     """`H - F^T (I_0^c)^-1 F`: the inertia the joints feel while the base is free to move, shape `(nv - 6, nv - 6)`
     (eq. 9.15). Symmetric, positive definite and dense."""
     _check_floating(model)
@@ -109,7 +112,7 @@ def floating_mass_matrix(model: Model, q) -> jax.Array:
     return own.joint - own.coupling.T @ solve(own.base, own.coupling)
 
 
-def floating_bias_force(model: Model, q, v, external=None) -> jax.Array:
+def floating_bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None) -> jax.Array:
     """`C - F^T (I_0^c)^-1 p_0^c`: with it and `floating_mass_matrix`, `H a + C = tau` for the joints alone, shape
     `(nv - 6,)` (eq. 9.16). Gravity, which moves base and joints alike, is not felt in it."""
     e = floating_equations(model, q, v, external)
@@ -132,7 +135,9 @@ def _floating_inverse_dynamics(model: Model, q, v, a, external):
     return own, (relative + extra)[6:]
 
 
-def floating_inverse_dynamics(model: Model, q, v, a, external=None) -> tuple[jax.Array, jax.Array]:
+def floating_inverse_dynamics(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, external: ArrayLike | None = None
+) -> tuple[jax.Array, jax.Array]:
     """How a floating base accelerates, and which joint forces it takes, for given accelerations of the joints, O(n).
 
     Featherstone (2008), section 9.5 (table 9.6): the base is free, so only the joints' accelerations can be chosen.
@@ -154,7 +159,7 @@ def floating_inverse_dynamics(model: Model, q, v, a, external=None) -> tuple[jax
     return _floating_inverse_dynamics(model, q, v, whole[6:], external)
 
 
-def floating_jacobian(model: Model, q, name: str, *, frame: FrameChoice) -> jax.Array:
+def floating_jacobian(model: Model, q: ArrayLike, name: str, *, frame: FrameChoice) -> jax.Array:
     """The Jacobian of a body or frame while the base floats: `J - J_0 (I_0^c)^-1 F`, shape `(6, nv - 6)` (example 9.4).
 
     The velocity of the body for given joint rates at zero momentum, and the change of velocity an impulse between the

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.compile.batching import trailing
 from dynax.linear.row_products import components
@@ -53,7 +54,7 @@ def _forward_kinematics(model: Model, q: jax.Array) -> Transform:
 
 
 @for_models
-def forward_kinematics(model: Model, q) -> Transform:
+def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
     """The poses of all bodies in the world: `.rotation (n, 3, 3)`, `.translation (n, 3)` [m].
 
     **Arguments:** `q`: configuration, shape `(nq,)`.
@@ -62,7 +63,7 @@ def forward_kinematics(model: Model, q) -> Transform:
 
 
 @for_models
-def frame_pose(model: Model, q, name: str) -> Transform:
+def frame_pose(model: Model, q: ArrayLike, name: str) -> Transform:
     """The pose of a body or frame in the world: `.rotation (3, 3)`, `.translation (3,)` [m].
 
     **Arguments:** `q`: configuration, shape `(nq,)`; `name`: of a body or frame, or `"world"`. `KeyError`, with near
@@ -92,14 +93,14 @@ def _body_motions(model: Model, q, v, a, *, accelerations: bool) -> jax.Array:
 
 
 @for_models
-def body_velocities(model: Model, q, v) -> jax.Array:
+def body_velocities(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The velocities of all bodies in their own axes about their own origins, shape `(n, 6)` [rad/s, m/s]."""
     q, v = as_state(model, q=q, v=v)
     return _body_motions(model, q, v, None, accelerations=False)
 
 
 @for_models
-def body_accelerations(model: Model, q, v, a) -> jax.Array:
+def body_accelerations(model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> jax.Array:
     """The spatial accelerations of all bodies in their own axes about their own origins, shape `(n, 6)`.
 
     These are the rates of `body_velocities` (eq. 2.46), without gravity; `classical_acceleration` turns one into the
@@ -162,7 +163,7 @@ def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | N
 
 
 @for_models
-def jacobian(model: Model, q, name: str, *, frame: FrameChoice) -> jax.Array:
+def jacobian(model: Model, q: ArrayLike, name: str, *, frame: FrameChoice) -> jax.Array:
     """The Jacobian of a body or frame: `J v` is its velocity `[angular; linear]`, shape `(6, nv)` (eq. 4.4).
 
     **Arguments:**
@@ -204,7 +205,7 @@ def _jacobian_bias(model: Model, q, v, pose: Transform | None, *, body: int, fra
 
 
 @for_models
-def jacobian_bias(model: Model, q, v, name: str, *, frame: FrameChoice) -> jax.Array:
+def jacobian_bias(model: Model, q: ArrayLike, v: ArrayLike, name: str, *, frame: FrameChoice) -> jax.Array:
     """`Jdot v` of a body or frame, shape `(6,)`: its acceleration when the joints do not accelerate (eq. 2.57).
 
     The rate of the Jacobian of the same `frame`: for `"world_aligned"` the classical acceleration of the origin, for

@@ -9,6 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.algorithms.articulated import eliminate
 from dynax.algorithms.crba import crba
@@ -51,7 +52,13 @@ def _hybrid(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...]
 
 @for_models
 def hybrid_dynamics(
-    model: Model, q, v, tau, a, prescribed: Sequence[str], external=None
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    a: ArrayLike,
+    prescribed: Sequence[str],
+    external: ArrayLike | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces of all joints when some accelerations and the other forces are given, in O(n).
 
@@ -83,7 +90,15 @@ def _hybrid_by_matrix(model: Model, q, v, tau, a, external, *, prescribed: tuple
     return a, jnp.where(given, rnea(model, q, v, a, external), tau)
 
 
-def hybrid_dynamics_by_matrix(model: Model, q, v, tau, a, prescribed: Sequence[str], external=None):
+def hybrid_dynamics_by_matrix(
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    a: ArrayLike,
+    prescribed: Sequence[str],
+    external: ArrayLike | None = None,
+):
     """`hybrid_dynamics` by the four steps of section 9.1: bias with the given accelerations, the mass matrix of the
     other joints, a solution, inverse dynamics. O(n^3); the route the O(n) one is tested against."""
     q, v, tau, a, external = as_state(model, q=q, v=v, tau=tau, a=a, external=external)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import column_forces
 from dynax.algorithms.frames import root_offsets
@@ -42,7 +43,7 @@ def _center_of_mass(model: Model, q: jax.Array) -> jax.Array:
 
 
 @for_models
-def center_of_mass(model: Model, q) -> jax.Array:
+def center_of_mass(model: Model, q: ArrayLike) -> jax.Array:
     """The centre of mass of all moving bodies in the world [m], shape `(3,)`."""
     return _center_of_mass(model, *as_state(model, q=q))
 
@@ -63,7 +64,7 @@ def _momentum(model: Model, q, v) -> jax.Array:
 
 
 @for_models
-def momentum(model: Model, q, v) -> jax.Array:
+def momentum(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The momentum of all bodies `[angular; linear]` about the world's origin in world axes, shape `(6,)`.
 
     Constant when no external force acts (section 9.5). Armature carries none.
@@ -79,7 +80,7 @@ def _centroidal_momentum(model: Model, q, v) -> jax.Array:
 
 
 @for_models
-def centroidal_momentum(model: Model, q, v) -> jax.Array:
+def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The momentum `[angular; linear]` about the centre of mass in world axes, shape `(6,)`."""
     return _centroidal_momentum(model, *as_state(model, q=q, v=v))
 
@@ -97,7 +98,7 @@ def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
 
 
 @for_models
-def centroidal_momentum_matrix(model: Model, q) -> jax.Array:
+def centroidal_momentum_matrix(model: Model, q: ArrayLike) -> jax.Array:
     """The matrix `A` with `A v` the momentum `[angular; linear]` about the centre of mass, world axes, shape `(6,
     nv)`."""
     return _centroidal_momentum_matrix(model, *as_state(model, q=q))
@@ -116,7 +117,7 @@ def _kinetic_energy(model: Model, q, v) -> jax.Array:
 
 
 @for_models
-def kinetic_energy(model: Model, q, v) -> jax.Array:
+def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The kinetic energy of bodies and rotors [J], a scalar: `v . M v / 2` for a system without driven joints."""
     return _kinetic_energy(model, *as_state(model, q=q, v=v))
 
@@ -132,6 +133,6 @@ def _potential_energy(model: Model, q) -> jax.Array:
 
 
 @for_models
-def potential_energy(model: Model, q) -> jax.Array:
+def potential_energy(model: Model, q: ArrayLike) -> jax.Array:
     """The potential energy of weight and joint springs [J], a scalar; zero weight at the world's origin."""
     return _potential_energy(model, *as_state(model, q=q))

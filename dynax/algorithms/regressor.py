@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -50,7 +51,7 @@ def _regressor(model: Model, q, v, a) -> jax.Array:
 
 
 @for_models
-def inverse_dynamics_regressor(model: Model, q, v, a) -> jax.Array:
+def inverse_dynamics_regressor(model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> jax.Array:
     """The matrix `Y` with `Y parameters` the joint forces of the rigid bodies, shape `(nv, 10 n)`.
 
     Parameters of each body in body order: `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the body's origin in its own
@@ -66,7 +67,7 @@ def inertial_parameters(model: Model) -> jax.Array:
     return inertia.parameters
 
 
-def with_inertial_parameters(model: Model, parameters) -> Model:
+def with_inertial_parameters(model: Model, parameters: ArrayLike) -> Model:
     """The model with the given parameters, shape `(n, 10)`; masses must not be zero."""
     p = RigidInertia.from_parameters(jnp.asarray(parameters, model.mass.dtype))
     com = p.moment / p.mass

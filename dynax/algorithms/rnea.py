@@ -13,6 +13,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last
 from dynax.model import Model
@@ -64,7 +65,9 @@ _rnea = batch_last(partial(rnea, execution="automatic"))
 
 
 @for_models
-def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
+def inverse_dynamics(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, external: ArrayLike | None = None
+) -> jax.Array:
     """The joint forces that produce a given acceleration, by recursive Newton-Euler, in O(n).
 
     Solves `tau = M(q) a + bias(q, v, external)`; Featherstone (2008), section 5.3. Armature, damping, dry friction and
@@ -83,7 +86,7 @@ def inverse_dynamics(model: Model, q, v, a, external=None) -> jax.Array:
 
 
 @for_models
-def bias_force(model: Model, q, v, external=None) -> jax.Array:
+def bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None) -> jax.Array:
     """What joints must do for zero acceleration: `M a + bias = tau`, shape `(nv,)` (Featherstone 2008, eq. 6.2).
 
     Coriolis, centrifugal and gravity terms, damping, friction and springs, less the effect of `external`.
@@ -100,7 +103,7 @@ def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
 
 
 @for_models
-def gravity_force(model: Model, q) -> jax.Array:
+def gravity_force(model: Model, q: ArrayLike) -> jax.Array:
     """The joint forces that hold the system at rest against gravity alone, shape `(nv,)` (eq. 5.12): the gradient of
     the potential energy of its weight."""
     return _gravity_force(model, *as_state(model, q=q))
@@ -117,7 +120,9 @@ def _joint_forces(model: Model, q, v, a, external) -> jax.Array:
 
 
 @for_models
-def joint_forces(model: Model, q, v, a, external=None) -> jax.Array:
+def joint_forces(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, external: ArrayLike | None = None
+) -> jax.Array:
     """The wrench each joint transmits to the body it carries (bearing loads), shape `(n, 6)`.
 
     `[moment; force]` in body axes about the body's origin; its projection on the joint's freedoms is the joint force of

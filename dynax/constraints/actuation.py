@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.algorithms.rnea import inverse_dynamics
 from dynax.constraints.independent import independent
@@ -84,7 +85,14 @@ def _actuated(model: Model, q, v, a, external, driven: jax.Array, tolerance) -> 
 
 
 def actuated_inverse_dynamics(
-    model: Model, q, v, a, external=None, *, actuated: Sequence[str] | None = None, tolerance=None
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    a: ArrayLike,
+    external: ArrayLike | None = None,
+    *,
+    actuated: Sequence[str] | None = None,
+    tolerance: ArrayLike | None = None,
 ) -> ActuatedForces:
     """Forces of some joints that make a model with loops, gears and conditions move as given.
 

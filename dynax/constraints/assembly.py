@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.constraints.independent import correction, independent
 from dynax.constraints.residual import rows_at
@@ -42,7 +43,9 @@ class Assembly(NamedTuple):
 
 
 @for_models
-def assemble(model: Model, q, *, hold: Sequence[str] = (), iterations: int = 60, tolerance=None) -> Assembly:
+def assemble(
+    model: Model, q: ArrayLike, *, hold: Sequence[str] = (), iterations: int = 60, tolerance: ArrayLike | None = None
+) -> Assembly:
     """The configuration near `q` in which all loops close, gears mesh and conditions hold.
 
     **Arguments:**

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import crba
 from dynax.constraints.couplings import Coupling
@@ -113,7 +114,7 @@ def coupled_dynamics(
     *,
     method: Literal["schur", "primary"] = "schur",
     stabilization=0.0,
-    tolerance=None,
+    tolerance: ArrayLike | None = None,
 ) -> CoupledMotion:
     """The accelerations of two systems under conditions on the velocities of their nodes, and the forces of these.
 
@@ -167,7 +168,7 @@ def _by_secondary(sides: dict[str, Side], gap: jax.Array, tolerance) -> CoupledM
 
 
 def coupled_impulse(
-    primary: OpenSystem | None, secondary: OpenSystem | None, coupling: Coupling, *, tolerance=None
+    primary: OpenSystem | None, secondary: OpenSystem | None, coupling: Coupling, *, tolerance: ArrayLike | None = None
 ) -> CoupledMotion:
     """The velocities after two systems are suddenly coupled, and the impulses `p` that do it.
 
@@ -184,7 +185,7 @@ def coupled_impulse(
 
 
 def coupled_projection(
-    primary: OpenSystem | None, secondary: OpenSystem | None, coupling: Coupling, *, tolerance=None
+    primary: OpenSystem | None, secondary: OpenSystem | None, coupling: Coupling, *, tolerance: ArrayLike | None = None
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """Configurations of two systems with the error of position taken out to first order: one step of Newton's method.
 

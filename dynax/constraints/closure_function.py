@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.rnea import inverse_dynamics
@@ -73,7 +74,7 @@ def _checked(y, rate) -> tuple[jax.Array, jax.Array]:
     return y.astype(dtype), rate.astype(dtype)
 
 
-def closed_motion(model: Model, gamma: Gamma, y, rate) -> ClosedMotion:
+def closed_motion(model: Model, gamma: Gamma, y: ArrayLike, rate: ArrayLike) -> ClosedMotion:
     """Configuration, velocity, and how accelerations follow, from independent coordinates.
 
     **Arguments:**
@@ -85,7 +86,9 @@ def closed_motion(model: Model, gamma: Gamma, y, rate) -> ClosedMotion:
     return _motion(model, gamma, *_checked(y, rate))
 
 
-def loop_closure_dynamics(model: Model, gamma: Gamma, y, rate, tau, external=None) -> jax.Array:
+def loop_closure_dynamics(
+    model: Model, gamma: Gamma, y: ArrayLike, rate: ArrayLike, tau: ArrayLike, external: ArrayLike | None = None
+) -> jax.Array:
     """The second derivatives of the independent coordinates, shape `(m,)`.
 
     **Arguments:** `gamma`, `y`, `rate`: as for `closed_motion`; `tau`: forces of all joints, shape `(nv,)`;

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import factorize, solve
@@ -178,7 +179,15 @@ def _constrained(model: Model, q, v, tau, external, settle, tolerance, *, method
 
 @for_models
 def constrained_dynamics(
-    model: Model, q, v, tau, external=None, *, method: str = "recursive", settle=None, tolerance=None
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    external: ArrayLike | None = None,
+    *,
+    method: str = "recursive",
+    settle=None,
+    tolerance: ArrayLike | None = None,
 ) -> ConstrainedDynamics:
     """Accelerations and constraint forces of a model with loops, gears and conditions.
 
@@ -264,7 +273,9 @@ def _admissible(model: Model, q, v, tolerance=None, *, held: tuple[int, ...] = (
 
 
 @for_models
-def admissible_velocity(model: Model, q, v, *, hold: Sequence[str] = (), tolerance=None) -> jax.Array:
+def admissible_velocity(
+    model: Model, q: ArrayLike, v: ArrayLike, *, hold: Sequence[str] = (), tolerance: ArrayLike | None = None
+) -> jax.Array:
     """The velocity nearest to `v`, in the metric of the kinetic energy, that keeps all conditions, shape `(nv,)`.
 
     It is what an impulse of the constraints makes of `v`: the jump when a loop is closed at once.

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.constraints.rows import plan
 from dynax.linear.singular_values import singular_values
@@ -113,7 +114,7 @@ def _pivots(matrix: np.ndarray, allowed: np.ndarray, most: int, least: float) ->
 
 
 def choose_independent(
-    matrix,
+    matrix: ArrayLike,
     *,
     independent: Sequence[int] = (),
     columns: Sequence[int] | None = None,
@@ -173,7 +174,9 @@ def choose_independent(
     return IndependentChoice(tuple(blocks), tuple(j for j in range(size) if j not in gone), total)
 
 
-def explicit_constraints(matrix, right=None, choice: IndependentChoice | None = None) -> ExplicitConstraints:
+def explicit_constraints(
+    matrix: ArrayLike, right: ArrayLike | None = None, choice: IndependentChoice | None = None
+) -> ExplicitConstraints:
     """`G` and `g` with which `x = G y + g` solves `K x = k`.
 
     **Arguments:**

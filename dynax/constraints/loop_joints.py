@@ -11,6 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.constraints.ends import Ends, loop_paths, relative_motion
 from dynax.model import Model
@@ -32,7 +33,7 @@ def _poses(model: Model, q: jax.Array) -> Transform:
     return Transform(ends.rotation.array, ends.translation.array)
 
 
-def loop_poses(model: Model, q) -> Transform:
+def loop_poses(model: Model, q: ArrayLike) -> Transform:
     """The pose of each loop's successor frame in its predecessor frame: `.rotation (l, 3, 3)`, `.translation (l, 3)`.
 
     Loops in the order of `model.loop_names`. Where the loop is closed, it is the pose of the joint that closes it.
@@ -50,7 +51,7 @@ def _jacobians(model: Model, q: jax.Array) -> jax.Array:
     return jnp.swapaxes(filled[:, : model.nv], 1, 2)
 
 
-def loop_jacobians(model: Model, q) -> jax.Array:
+def loop_jacobians(model: Model, q: ArrayLike) -> jax.Array:
     """The Jacobian of each loop, shape `(l, 6, nv)`.
 
     `J v` is the velocity of its successor relative to its predecessor. Joints that carry both ends have exact zeros.
@@ -75,7 +76,7 @@ def _wrenches(model: Model, q: jax.Array, forces: jax.Array) -> jax.Array:
     return total.at[below].add(-on_body(across, model.loop_predecessors))[:n]
 
 
-def loop_wrenches(model: Model, q, forces) -> jax.Array:
+def loop_wrenches(model: Model, q: ArrayLike, forces: ArrayLike) -> jax.Array:
     """What springs, dampers and motors in the joints of loops do to the bodies: wrenches `(n, 6)` for `external=`.
 
     **Arguments:**

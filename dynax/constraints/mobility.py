@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.constraints.independent import independent
 from dynax.constraints.residual import rows_at
@@ -52,7 +53,7 @@ def _mobility(model: Model, q: jax.Array, *, tolerance: float | None) -> Mobilit
     return Mobility(nv - found.rank, jnp.asarray(nv - nc), found.rank, nc - found.rank, values, found.gap)
 
 
-def mobility(model: Model, q, *, tolerance: float | None = None) -> Mobility:
+def mobility(model: Model, q: ArrayLike, *, tolerance: float | None = None) -> Mobility:
     """How many independent velocities a model with loops, gears and conditions has at `q`.
 
     **Arguments:**

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.factor import Factor, factorize
 from dynax.algorithms.frames import FrameChoice, _check_frame
@@ -124,10 +125,10 @@ def _deflection(model: Model, factor: Factor, rows: NodeRows, force, *, bodies: 
 @for_models
 def open_system(
     model: Model,
-    q,
-    v,
-    tau=None,
-    external=None,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike | None = None,
+    external: ArrayLike | None = None,
     *,
     nodes: str | Sequence[str],
     frame: FrameChoice = "body",

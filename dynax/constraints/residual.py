@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.constraints.rows import Rows, constraint_rows, names
 from dynax.model import Model
@@ -32,7 +33,7 @@ def _motion(model: Model, q: jax.Array, v: jax.Array) -> Rows:
 
 
 @for_models
-def constraint_residual(model: Model, q) -> jax.Array:
+def constraint_residual(model: Model, q: ArrayLike) -> jax.Array:
     """How far each loop, gear and condition is from being met, shape `(nc,)`; zero on the mechanism's configurations.
 
     Rows follow the loops in the order of the builder, then the gears, then the conditions; `constraint_names` tells
@@ -45,13 +46,13 @@ def constraint_residual(model: Model, q) -> jax.Array:
 
 
 @for_models
-def constraint_jacobian(model: Model, q) -> jax.Array:
+def constraint_jacobian(model: Model, q: ArrayLike) -> jax.Array:
     """`K`, the derivative of `constraint_residual` in the tangent space, shape `(nc, nv)` (eq. 8.14)."""
     return _position(model, *as_state(model, q=q)).matrix
 
 
 @for_models
-def constraint_rate(model: Model, q, v) -> jax.Array:
+def constraint_rate(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The rate of `constraint_residual` along `v`, shape `(nc,)`: `K v`, and what driven conditions add."""
     q, v = as_state(model, q=q, v=v)
     found = _motion(model, q, v).rate
@@ -59,7 +60,7 @@ def constraint_rate(model: Model, q, v) -> jax.Array:
 
 
 @for_models
-def constraint_bias(model: Model, q, v) -> jax.Array:
+def constraint_bias(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """`k`, the right side of `K a = k` that accelerations must meet, shape `(nc,)` (eqs. 8.15 to 8.20)."""
     q, v = as_state(model, q=q, v=v)
     found = _motion(model, q, v).bias

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.constraints.elimination import Plan, elimination
 from dynax.constraints.ends import relative_motion
@@ -166,7 +167,9 @@ def _sparse(model: Model, q, v, tau, external, settle) -> SparseMotion:
     return SparseMotion(a, -x[at[:, 0], at[:, 1]], redundant)
 
 
-def sparse_constrained_dynamics(model: Model, q, v, tau, external=None, *, settle=None) -> SparseMotion:
+def sparse_constrained_dynamics(
+    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, external: ArrayLike | None = None, *, settle=None
+) -> SparseMotion:
     """What `constrained_dynamics` gives, from the sparse system of all bodies and joints.
 
     For mechanisms with many loops: the cost follows how they are connected, O(n) for trees and for ladders. It refuses

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.algorithms.aba import solved
 from dynax.algorithms.factor import Factor, solve
@@ -80,7 +81,9 @@ _aba_derivatives = batch_last(aba_derivatives)
 
 
 @for_models
-def forward_dynamics_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
+def forward_dynamics_derivatives(
+    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, external: ArrayLike | None = None
+) -> ForwardDynamicsDerivatives:
     """The Jacobians of `forward_dynamics` with respect to `q` (tangent), `v` and `tau`, in closed form.
 
     **Arguments:** those of `forward_dynamics`. `external` stays fixed in the bodies' axes.

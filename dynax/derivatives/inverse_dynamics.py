@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last, trailing
 from dynax.derivatives.linearize import Linearization, linearize
@@ -165,7 +166,9 @@ _rnea_derivatives = batch_last(rnea_derivatives)
 
 
 @for_models
-def inverse_dynamics_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDerivatives:
+def inverse_dynamics_derivatives(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, external: ArrayLike | None = None
+) -> InverseDynamicsDerivatives:
     """The Jacobians of `inverse_dynamics` with respect to `q` (tangent), `v` and `a`, in closed form, O(n^2).
 
     Singh, Russo and Wensing (2021), for joints of every type; damping, friction and springs take part. Column `j` of

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.constraints.assembly import assemble
 from dynax.constraints.ends import loop_paths
@@ -125,7 +126,9 @@ class EmbeddedModel:
         return f"EmbeddedModel({self.name!r}, nv={self.nv} of {self.tree.nv}, aggregates of {sizes or 'no'} bodies)"
 
 
-def embed(model: Model, q=None, *, independent: Sequence[str] = (), tolerance: float | None = None) -> EmbeddedModel:
+def embed(
+    model: Model, q: ArrayLike | None = None, *, independent: Sequence[str] = (), tolerance: float | None = None
+) -> EmbeddedModel:
     """The model with its loops, gears and conditions embedded: every algorithm runs on it as on a tree.
 
     Which bodies form an aggregate follows from the graph; which velocities are independent is chosen once, by pivoting
@@ -205,7 +208,7 @@ class EmbeddingQuality(NamedTuple):
     """The largest entry of the residual of all conditions."""
 
 
-def embedding_quality(model: EmbeddedModel, q) -> EmbeddingQuality:
+def embedding_quality(model: EmbeddedModel, q: ArrayLike) -> EmbeddingQuality:
     """Rank and conditioning of an embedding at `q`, one entry per aggregate (Jain, EMBED-RANK)."""
     (q,) = as_state(model.tree, q=q)
     rows, start = rows_at(model.tree, q), row_plan(model.tree.structure).start
@@ -230,7 +233,7 @@ def _least(matrix: jax.Array, rank: int) -> jax.Array:
     return singular_values(matrix)[rank - 1]
 
 
-def embedding_matrix(model: EmbeddedModel, q) -> jax.Array:
+def embedding_matrix(model: EmbeddedModel, q: ArrayLike) -> jax.Array:
     """`X`, whose columns are the tree's velocities for each independent one, shape `(nv of the tree, nv)`."""
     (q,) = as_state(model.tree, q=q)
     return _matrix(model, q)

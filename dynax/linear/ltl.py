@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 Parents = tuple[int, ...]
 
@@ -141,7 +142,7 @@ def _factor(matrix: jax.Array, *, parents: Parents, unit: bool) -> SparseFactor:
     return SparseFactor(lower, pivots if unit else None, parents)
 
 
-def factor_ltl(matrix, parents: Sequence[int]) -> SparseFactor:
+def factor_ltl(matrix: ArrayLike, parents: Sequence[int]) -> SparseFactor:
     """`H = L^T L` with `L` lower triangular, without fill-in (Featherstone 2008, table 6.3).
 
     **Arguments:**
@@ -154,15 +155,15 @@ def factor_ltl(matrix, parents: Sequence[int]) -> SparseFactor:
     return _factor(matrix, parents=_as_parents(parents, len(matrix)), unit=False)
 
 
-def factor_ltdl(matrix, parents: Sequence[int]) -> SparseFactor:
+def factor_ltdl(matrix: ArrayLike, parents: Sequence[int]) -> SparseFactor:
     """`H = L^T D L` with `L` unit lower triangular and no square root (section 6.5); arguments as `factor_ltl`."""
     matrix = jnp.asarray(matrix)
     return _factor(matrix, parents=_as_parents(parents, len(matrix)), unit=True)
 
 
-def sparse_product(matrix, x, parents: Sequence[int]) -> jax.Array:
+def sparse_product(matrix: ArrayLike, x: ArrayLike, parents: Sequence[int]) -> jax.Array:
     """`H x` from the lower triangle of `H` alone, O(n d) (table 6.5); as `factor_ltl`, with `x` of shape `(n,)`."""
-    matrix = jnp.asarray(matrix)
+    matrix, x = jnp.asarray(matrix), jnp.asarray(x)
     known = _as_parents(parents, len(matrix))
     lower = SparseFactor(jnp.where(_pattern(known), matrix, 0.0), None, known)
     return lower.apply(x) + lower.apply_transpose(x) - jnp.diagonal(matrix) * x

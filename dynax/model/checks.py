@@ -12,7 +12,7 @@ from dynax.model.model import Model
 from dynax.model.numbers import POSES
 
 
-def as_state(model: Model, **arrays: Any) -> list[Any]:
+def as_state(model: Model, **arrays: Any) -> list[jax.Array]:
     """The named arrays in one floating type; `None` passes through.
 
     The type is that of the arrays, so float32 states give float32 results whatever the model holds. Names decide the
@@ -23,7 +23,7 @@ def as_state(model: Model, **arrays: Any) -> list[Any]:
     dtype = jnp.result_type(*(_kind(value) for value in given.values()))
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = model.mass.dtype
-    results = []
+    results: list[Any] = []
     for name, value in arrays.items():
         if value is None:
             results.append(None)

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar, cast
+from functools import singledispatch, wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from dynax.model.model import Model
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
+Meaning = TypeVar("Meaning", bound=Callable[..., Any])
 
-_MEANINGS: dict[tuple[str, type], Callable[..., Any]] = {}
+
+class AnyModel(Protocol):
+    """A `Model`, or another kind that `extend` has given meanings for."""
+
+    @property
+    def nq(self) -> int: ...
+
+    @property
+    def nv(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
 
 
-def for_models(function: Function) -> Function:
+def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable[Concatenate[AnyModel, Rest], Result]:
     """`function(model, ...)` as it stands for a `Model`; for another kind, what `extend` has given."""
+
+    @singledispatch
+    def meaning(model: Any, *args: Any, **options: Any) -> Any:
+        raise TypeError(f"dx.{call.__name__} takes a Model, not {type(model).__name__}: {model!r}")
 
     @wraps(function)
     def call(model: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(model, Model):
-            return function(model, *args, **options)
-        meaning = _MEANINGS.get((function.__name__, type(model)))
-        if meaning is None:
-            raise TypeError(f"dx.{function.__name__} takes a Model, not {type(model).__name__}: {model!r}")
-        return meaning(model, *args, **options)
+        return meaning.dispatch(type(model))(model, *args, **options)
 
-    return cast(Function, call)
+    meaning.register(Model, function)
+    _MEANINGS[call] = meaning
+    return cast(Callable[Concatenate[AnyModel, Rest], Result], call)
 
 
-def extend(function: Callable[..., Any], kind: type) -> Callable[[Function], Function]:
+_MEANINGS: dict[Callable[..., Any], Any] = {}
+
+
+def extend(function: Callable[..., Any], kind: type) -> Callable[[Meaning], Meaning]:
     """Say what `function` means for a kind of model."""
-
-    def register(meaning: Function) -> Function:
-        _MEANINGS[function.__name__, kind] = meaning
-        return meaning
-
-    return register
+    return _MEANINGS[function].register(kind)

@@ -19,6 +19,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.algorithms import factor as walks
 from dynax.algorithms.factor import Factor, factorize
@@ -79,7 +80,7 @@ def _compliance(model: Model, q, poses, *, bodies: tuple[int, ...], frame: Frame
 
 
 @for_models
-def operational_compliance(model: Model, q, frames: str | Sequence[str], *, frame: FrameChoice) -> jax.Array:
+def operational_compliance(model: Model, q: ArrayLike, frames: str | Sequence[str], *, frame: FrameChoice) -> jax.Array:
     """`J M^-1 J^T` of frames: their accelerations under unit wrenches on them, shape `(6 m, 6 m)`.
 
     Symmetric and positive semidefinite; of full rank only if the frames can move in all `6 m` ways. It is the
@@ -120,7 +121,7 @@ def _body_compliances(model: Model, q: jax.Array) -> jax.Array:
 
 
 @for_models
-def body_compliances(model: Model, q) -> jax.Array:
+def body_compliances(model: Model, q: ArrayLike) -> jax.Array:
     """How each body accelerates under unit wrenches on itself, in its own axes about its own origin; `(n, 6, 6)`.
 
     The blocks of `J M^-1 J^T` on the diagonal, for all bodies in O(n) (Upsilon). Where a body can move in all six ways

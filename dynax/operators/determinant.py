@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.algorithms.articulated import hinged
 from dynax.algorithms.factor import factorize, log_det
@@ -105,7 +106,7 @@ _log_det_gradient = batch_last(log_det_gradient)
 
 
 @for_models
-def log_determinant(model: Model, q) -> jax.Array:
+def log_determinant(model: Model, q: ArrayLike) -> jax.Array:
     """The natural logarithm of the determinant of the mass matrix, armature included, in O(n); a scalar.
 
     It is minus infinity where nothing resists a freedom: a massless last body without armature.
@@ -115,7 +116,7 @@ def log_determinant(model: Model, q) -> jax.Array:
     return _log_determinant(model, *as_state(model, q=q))
 
 
-def fixman_potential(model: Model, q, kT) -> jax.Array:
+def fixman_potential(model: Model, q: ArrayLike, kT: ArrayLike) -> jax.Array:
     """Fixman's potential `(kT / 2) log det M(q)` [J], in O(n); a scalar (Fixman 1974; Jain 1997).
 
     At thermal equilibrium rigid bonds weight configurations by `sqrt(det M)`; with this potential they no longer do.
@@ -125,10 +126,10 @@ def fixman_potential(model: Model, q, kT) -> jax.Array:
     - `q`: configuration, shape `(nq,)`.
     - `kT`: Boltzmann's constant times the temperature [J].
     """
-    return 0.5 * kT * log_determinant(model, q)
+    return 0.5 * jnp.asarray(kT) * log_determinant(model, q)
 
 
-def fixman_torque(model: Model, q, kT) -> jax.Array:
+def fixman_torque(model: Model, q: ArrayLike, kT: ArrayLike) -> jax.Array:
     """The joint forces of `fixman_potential`, minus its gradient along the tangent space, in O(n); shape `(nv,)` [N, N
     m].
 
@@ -137,4 +138,4 @@ def fixman_torque(model: Model, q, kT) -> jax.Array:
 
     **Arguments:** as for `fixman_potential`.
     """
-    return -0.5 * kT * _log_det_gradient(model, *as_state(model, q=q))
+    return -0.5 * jnp.asarray(kT) * _log_det_gradient(model, *as_state(model, q=q))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.rnea import project, rigid_forces, rnea
 from dynax.model import Model
@@ -95,7 +96,7 @@ def _force(model: Model, q, tau, normalized: bool) -> jax.Array:
     return diagonal(model, q, normalized).force(tau)
 
 
-def diagonal_velocity(model: Model, q, v, *, normalized: bool = True) -> jax.Array:
+def diagonal_velocity(model: Model, q: ArrayLike, v: ArrayLike, *, normalized: bool = True) -> jax.Array:
     """The quasi-velocities `nu` of `diagonalized_dynamics`, in which the kinetic energy is `|nu|^2 / 2`, in O(n).
 
     **Arguments:**
@@ -109,12 +110,12 @@ def diagonal_velocity(model: Model, q, v, *, normalized: bool = True) -> jax.Arr
     return _to(model, *as_state(model, q=q, v=v), normalized=normalized)
 
 
-def velocity_from_diagonal(model: Model, q, nu, *, normalized: bool = True) -> jax.Array:
+def velocity_from_diagonal(model: Model, q: ArrayLike, nu: ArrayLike, *, normalized: bool = True) -> jax.Array:
     """The velocity `v`, shape `(nv,)`, whose quasi-velocities are `nu`, in O(n); the inverse of `diagonal_velocity`."""
     return _back(model, *as_state(model, q=q, nu=nu), normalized=normalized)
 
 
-def diagonal_force(model: Model, q, tau, *, normalized: bool = True) -> jax.Array:
+def diagonal_force(model: Model, q: ArrayLike, tau: ArrayLike, *, normalized: bool = True) -> jax.Array:
     """Joint forces `tau` as the innovations `eps` that drive `diagonalized_dynamics`, shape `(nv,)`, in O(n).
 
     The power stays the same, `eps @ nu == tau @ v`.
@@ -122,7 +123,7 @@ def diagonal_force(model: Model, q, tau, *, normalized: bool = True) -> jax.Arra
     return _force(model, *as_state(model, q=q, tau=tau), normalized=normalized)
 
 
-def diagonal_coriolis(model: Model, q, nu, *, normalized: bool = True) -> jax.Array:
+def diagonal_coriolis(model: Model, q: ArrayLike, nu: ArrayLike, *, normalized: bool = True) -> jax.Array:
     """The velocity terms `C(q, nu)` of `diagonalized_dynamics`, quadratic in `nu`, shape `(nv,)`, in O(n).
 
     Normalised they do no work, `nu @ C == 0`. Driven joints are taken at rest, as in `coriolis_matrix`.
@@ -130,7 +131,15 @@ def diagonal_coriolis(model: Model, q, nu, *, normalized: bool = True) -> jax.Ar
     return _coriolis(model, *as_state(model, q=q, nu=nu), normalized=normalized)
 
 
-def diagonalized_dynamics(model: Model, q, nu, tau, external=None, *, normalized: bool = True) -> jax.Array:
+def diagonalized_dynamics(
+    model: Model,
+    q: ArrayLike,
+    nu: ArrayLike,
+    tau: ArrayLike,
+    external: ArrayLike | None = None,
+    *,
+    normalized: bool = True,
+) -> jax.Array:
     """The rates of the quasi-velocities `nu` that joint forces produce, in O(n) (Jain and Rodriguez 1995).
 
     Solves `nu' + C(q, nu) = eps`, or `D nu' + C(q, nu) = eps` if not `normalized`, with `eps` the `diagonal_force` of

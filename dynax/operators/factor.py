@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.algorithms.factor import Factor, factorize, inward, log_det, outward
 from dynax.linear.cholesky import cholesky
@@ -148,7 +149,7 @@ def _innovations_factor(model: Model, q: jax.Array) -> InnovationsFactor:
 
 
 @for_models
-def innovations_factor(model: Model, q) -> InnovationsFactor:
+def innovations_factor(model: Model, q: ArrayLike) -> InnovationsFactor:
     """A square root of the mass matrix, `M = L L^T`, without forming either, O(n).
 
     **Arguments:** `q`: configuration, shape `(nq,)`.

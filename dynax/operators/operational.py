@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from dynax.algorithms.factor import factorize
 from dynax.algorithms.frames import FrameChoice, _check_frame
@@ -93,7 +94,14 @@ def _operational_space(
 
 @for_models
 def operational_space(
-    model: Model, q, frames: str | Sequence[str], *, frame: FrameChoice, v=None, damping=0.0, tolerance=None
+    model: Model,
+    q: ArrayLike,
+    frames: str | Sequence[str],
+    *,
+    frame: FrameChoice,
+    v: ArrayLike | None = None,
+    damping: ArrayLike = 0.0,
+    tolerance: ArrayLike | None = None,
 ) -> OperationalSpace:
     """The dynamics of frames under forces on them: inertia, bias, and what joint forces do besides (Khatib 1987).
 
@@ -128,7 +136,9 @@ def _free_accelerations(model: Model, q, tau, poses, *, bodies: tuple[int, ...],
 
 
 @for_models
-def free_accelerations(model: Model, q, tau, frames: str | Sequence[str], *, frame: FrameChoice) -> jax.Array:
+def free_accelerations(
+    model: Model, q: ArrayLike, tau: ArrayLike, frames: str | Sequence[str], *, frame: FrameChoice
+) -> jax.Array:
     """How frames accelerate under joint forces alone, `J M^-1 tau`, shape `(m, 6)`, in O(n + m).
 
     Nothing of velocities, gravity or springs is in it. `tau - dx.bias_force(model, q, v)` gives `J a` of the free

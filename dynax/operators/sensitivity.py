@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -114,7 +115,7 @@ def _sensitivities(model: Model, q: jax.Array, dq: jax.Array) -> Sensitivities:
     )
 
 
-def sensitivities(model: Model, q, dq) -> Sensitivities:
+def sensitivities(model: Model, q: ArrayLike, dq: ArrayLike) -> Sensitivities:
     """The rates of the spatial operators as the configuration moves along `integrate(model, q, t dq)`, in O(n).
 
     `.phi`, `.mass_matrix`, `.P`, `.D`, `.G`, `.F`, `.W` and `.inverse_mass_matrix` are operators like those of

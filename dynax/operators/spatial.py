@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -222,7 +223,7 @@ def _spatial_operators(model: Model, q: jax.Array) -> SpatialOperators:
 
 
 @for_models
-def spatial_operators(model: Model, q) -> SpatialOperators:
+def spatial_operators(model: Model, q: ArrayLike) -> SpatialOperators:
     """The operators of the Spatial Operator Algebra at a configuration, matrix-free, O(n).
 
     **Arguments:** `q`: configuration, shape `(nq,)`.

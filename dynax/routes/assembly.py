@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product, symmetric, turned
 from dynax.linear.solve import inverse as inverse_of
@@ -206,7 +207,13 @@ def _forward_dynamics(model: Model, q, v, tau, external, *, variant: str) -> jax
 
 
 def forward_dynamics_by_assembly(
-    model: Model, q, v, tau, external=None, *, variant: Literal["inertia", "inverse_inertia"]
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    external: ArrayLike | None = None,
+    *,
+    variant: Literal["inertia", "inverse_inertia"],
 ) -> jax.Array:
     """The acceleration that joint forces produce, from constraint forces instead of motion columns.
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product, symmetric, turned
 from dynax.linear.pseudo_inverse import pseudo_inverse
@@ -215,7 +216,9 @@ def _divide_and_conquer(model: Model, q, v, tau, external) -> jax.Array:
     return divide_and_conquer(model.topology, bodies(model, q, v, tau, external), contraction(model.parents))
 
 
-def divide_and_conquer_dynamics(model: Model, q, v, tau, external=None) -> jax.Array:
+def divide_and_conquer_dynamics(
+    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, external: ArrayLike | None = None
+) -> jax.Array:
     """The acceleration that joint forces produce, in a number of steps that grows with the logarithm of the bodies'.
 
     What `forward_dynamics` gives, by Featherstone's divide-and-conquer algorithm: each step assembles as many pairs of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import jax
+from jax.typing import ArrayLike
 
 from dynax.algorithms.aba import aba
 from dynax.compile.batching import trailing
@@ -27,7 +28,15 @@ EXECUTIONS = {
 
 
 @for_models
-def forward_dynamics(model: Model, q, v, tau, external=None, *, execution: str = "automatic") -> jax.Array:
+def forward_dynamics(
+    model: Model,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    external: ArrayLike | None = None,
+    *,
+    execution: str = "automatic",
+) -> jax.Array:
     """The acceleration that joint forces produce, by the articulated-body algorithm, in O(n).
 
     Solves `M(q) a + bias(q, v, external) = tau`; Featherstone (2008), section 7.3, one motion column at a time, without
