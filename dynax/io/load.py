@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 from dynax.errors import ModelError
+from dynax.io.mjcf import read_mjcf
+from dynax.io.save import read_saved
+from dynax.io.source import read_source
 from dynax.io.urdf import read_urdf
 from dynax.model import Model
 from dynax.model.builder import ModelBuilder
@@ -35,13 +37,9 @@ def load(source: str | os.PathLike, *, root: str = "fixed", isolate: bool = Fals
         raise ValueError(f"`root` must be 'fixed' or 'free', got {root!r}")
     text, file = read_source(source)
     if text.lstrip()[:1] in ("{", b"{"):
-        from dynax.io.save import read_saved
-
         _refuse_root(root, "a saved model", "save the model that was loaded with root='free'", file)
         return read_saved(text, file=file)
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
-        from dynax.io.mjcf import read_mjcf
-
         _refuse_root(root, "an MJCF", "give its root body a <freejoint/>", file)
         return _built(read_mjcf(text, file=file, isolate=isolate), file)
     return _built(read_urdf(text, file=file, root=root), file)
@@ -57,19 +55,6 @@ def _built(builder: ModelBuilder, file: str | None) -> Model:
         return builder.build()
     except ModelError as error:
         raise ModelError(error.reason, element=error.element, file=file, line=error.line, hint=error.hint) from None
-
-
-def read_source(source: str | os.PathLike) -> tuple[str | bytes, str | None]:
-    """The text a user means, and the file it came from: `None` where the text itself was given."""
-    if isinstance(source, str) and ("<" in source or source.lstrip().startswith("{")):
-        return source, None
-    path = Path(source)
-    try:
-        return path.read_bytes(), str(path)
-    except (OSError, ValueError) as error:  # a ValueError for a path that no file can have
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = "check the path; XML text must contain a '<'"
-        raise ModelError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0"), hint=hint) from None
 
 
 def _root_element(text: str | bytes) -> bytes:

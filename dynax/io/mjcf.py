@@ -38,7 +38,7 @@ from dynax.io._mjcf_pose import matrix_of, pose_of, transform
 from dynax.io._mjcf_report import note_everything_unused
 from dynax.io._mujoco_names import BALL, FREE, HINGE, SLIDE, actuators_on_joints, body_names, joint_names, unused
 from dynax.io.convert import MujocoConverter
-from dynax.io.load import read_source
+from dynax.io.source import read_source
 from dynax.joints import AbstractJoint, Free, Prismatic, Revolute, Spherical
 from dynax.model import Model
 from dynax.model.builder import WORLD, ModelBuilder

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from jax.core import Tracer
 
-if TYPE_CHECKING:
-    from dynax.model.model import Model
+from dynax.model.structure import Structure
 
 
-def draw(model: Model) -> str:
+def draw(s: Structure, mass: Any) -> str:
     """The tree of bodies, one line each, with the joint that carries it and the mass where it is known."""
-    s, topology = model.structure, model.topology
-    head = f"Model {s.name!r}: {model.num_bodies} bodies, nq={model.nq}, nv={model.nv}"
-    mass = model.mass
+    topology = s.topology
+    head = f"Model {s.name!r}: {topology.num_bodies} bodies, nq={topology.nq}, nv={topology.nv}"
     known = not isinstance(mass, Tracer) and getattr(mass, "ndim", 0) == 1
     if known:
         head += f", {float(np.sum(np.asarray(mass))):.4g} kg"

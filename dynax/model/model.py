@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.joints import AbstractJoint
+from dynax.model.drawing import draw
 from dynax.model.numbers import number_shapes
 from dynax.model.structure import WORLD, Finding, Structure, close_names
 from dynax.spatial import Transform
@@ -222,9 +223,7 @@ class Model:
         return self.replace(time=jnp.asarray(time, self.time.dtype))
 
     def __repr__(self) -> str:
-        from dynax.model.drawing import draw
-
-        return draw(self)
+        return draw(self.structure, self.mass)
 
 
 _LEAVES = tuple(f.name for f in dataclasses.fields(Model) if f.name != "structure")

@@ -1,5 +1,6 @@
 """The Spatial Operator Algebra as objects: compose, transpose, factor, invert, apply in O(n)."""
 
+from dynax.operators import patterns as _patterns  # noqa: F401  it fills the lists of what is known
 from dynax.operators.articulated import Articulated as Articulated
 from dynax.operators.articulated import articulated as articulated
 from dynax.operators.blocks import BlockDiagonal as BlockDiagonal

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.linear.solve import inverse as inverse_of
-from dynax.operators.expressions import Sum
-from dynax.operators.operator import Identity, Operator
+from dynax.operators.operator import Identity, Operator, Sum
 from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import Parents, accumulate, distribute, mul, transpose
 from dynax.sweep import take_rows

@@ -18,40 +18,23 @@ else stays as written; a product of invertible factors, as `F D F.T`, is inverte
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dynax.operators.blocks import BlockDiagonal, ChildToParent, Propagation
-from dynax.operators.expressions import Product, Sum, adjoint, palindrome
 from dynax.operators.fused import ComplianceOperator, CompositeOperator, MassMatrix, NodeCompliance, UnitTriangular
-from dynax.operators.operator import Identity, Operator, Transpose
+from dynax.operators.operator import (
+    INVERSES,
+    PRODUCTS,
+    SUMS,
+    Factors,
+    Identity,
+    Operator,
+    Product,
+    Sum,
+    Transpose,
+    adjoint,
+    palindrome,
+)
 from dynax.operators.pickoff import PickOff
 from dynax.operators.recursions import mul, transpose
-
-Factors = tuple[Operator, ...]
-
-
-def reduce_product(factors: Factors) -> Factors:
-    """The factors with every known run of them replaced."""
-    reduced = True
-    while reduced:
-        reduced = False
-        for pattern in PRODUCTS:
-            for start in range(len(factors)):
-                for stop in range(len(factors), start + 1, -1):
-                    known = pattern(factors[start:stop])
-                    if known is not None:
-                        factors, reduced = (*factors[:start], known, *factors[stop:]), True
-                        break
-    return factors
-
-
-def reduce_sum(total: Sum) -> Operator:
-    """The sum, or what it is known to be."""
-    for pattern in SUMS:
-        known = pattern(total)
-        if known is not None:
-            return known
-    return total
 
 
 def inverse_of_sum(total: Sum) -> Operator | None:
@@ -150,5 +133,6 @@ def _armed(total: Sum) -> Operator | None:
     return None
 
 
-PRODUCTS: tuple[Callable[[Factors], Operator | None], ...] = (_step, _composite, _compliance, _mass, _nodes)
-SUMS: tuple[Callable[[Sum], Operator | None], ...] = (_unit, _armed)
+PRODUCTS.extend((_step, _composite, _compliance, _mass, _nodes))
+SUMS.extend((_unit, _armed))
+INVERSES.append(inverse_of_sum)

@@ -13,7 +13,7 @@ import pytest
 
 import dynax as dx
 from dynax.io._mjcf_compile import compile_mjcf
-from dynax.io.load import read_source
+from dynax.io.source import read_source
 
 WHEEL = Path(mujoco.__file__).parent
 TESTS = WHEEL / "mjx" / "test_data"

@@ -14,8 +14,8 @@ from operators.matrices import case, close
 
 import dynax as dx
 from dynax.operators import Identity, Propagation
-from dynax.operators.expressions import Product, Sum
 from dynax.operators.fused import ComplianceOperator, CompositeOperator, MassMatrix, NodeCompliance, UnitTriangular
+from dynax.operators.operator import Product, Sum
 
 
 def one_by_one(factors, x):
