@@ -136,11 +136,11 @@ def independent(structure: Structure | None, rows: Rows, tolerance: jax.Array | 
         own = matrix[group.rows.T[:, None, :], group.columns.T[None, :, :]]  # (m, n, clusters, *batch)
         limit = jnp.broadcast_to(least, (count, *batch))
         found = each(_decided, (count, *batch), own, weights[group.rows.T], limit)
-        listed.append(found[0].reshape(-1, *batch))
-        solved.append(found[1].reshape(-1, *batch))
+        listed.append(lax.collapse(found[0], 0, 3))
+        solved.append(lax.collapse(found[1], 0, 3))
         # One cluster after another.
-        kept.append(jnp.swapaxes(found[2], 0, 1).reshape(-1, *batch))
-        pivots.append(jnp.swapaxes(found[3], 0, 1).reshape(-1, *batch))
+        kept.append(lax.collapse(jnp.swapaxes(found[2], 0, 1), 0, 2))
+        pivots.append(lax.collapse(jnp.swapaxes(found[3], 0, 1), 0, 2))
     return Independent(
         jnp.concatenate([*listed, zero])[static.row_entry],
         jnp.concatenate([*solved, zero])[static.solved_entry],

@@ -180,7 +180,7 @@ class NodeOrder:
 
     def vector(self, roots: jax.Array, rows: jax.Array) -> jax.Array:
         """A vector over freedoms, from entries of the roots and those in rows."""
-        return take_rows(jnp.concatenate([roots, rows.reshape(-1, *roots.shape[1:])]), self.places)
+        return take_rows(jnp.concatenate([roots, rows.reshape(self.velocity.size, *roots.shape[1:])]), self.places)
 
     def to_bodies(self, rows):
         """Quantities of rows for the bodies whose motions are theirs."""
