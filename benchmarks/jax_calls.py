@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -14,8 +15,18 @@ from benchmarks.timing import Block, Taken, timed
 
 CHECKED = 8
 """States of a batch whose results are compared."""
-WITHOUT_FUSION_EMITTERS = {"xla_cpu_use_fusion_emitters": False}
-"""With XLA's defaults of 2026 MJX takes a hundred times longer on a CPU; a peer is measured at its best."""
+
+
+@lru_cache(maxsize=1)
+def without_fusion_emitters() -> dict[str, Any]:
+    """With XLA's defaults of 2026 MJX takes a hundred times longer on a CPU; a peer is measured at its best. Versions
+    of JAX from 0.12 on do not have the option any more."""
+    options = {"xla_cpu_use_fusion_emitters": False}
+    try:
+        jax.jit(lambda x: x + 1.0, compiler_options=dict(options)).lower(1.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
 def use_precision(double: bool) -> None:

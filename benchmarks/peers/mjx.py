@@ -11,7 +11,7 @@ from mujoco import mjx
 
 from benchmarks.bodies import Bodies
 from benchmarks.case import Case
-from benchmarks.jax_calls import WITHOUT_FUSION_EMITTERS, use_precision
+from benchmarks.jax_calls import use_precision, without_fusion_emitters
 from benchmarks.ours import DT, STEPS
 from benchmarks.peers.jax_peer import Function, JaxPeer, Unsupported
 from benchmarks.peers.mujoco_model import mujoco_model
@@ -26,7 +26,7 @@ class Mjx(JaxPeer):
     engine = "mjx"
 
     def __init__(self, options: Mapping[str, Any] | None = None):
-        self.options = {**WITHOUT_FUSION_EMITTERS, **(options or {})}
+        self.options = {**without_fusion_emitters(), **(options or {})}
 
     def model(self, bodies: Bodies) -> Any:
         return mjx.put_model(mujoco_model(bodies, DT))
