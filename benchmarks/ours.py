@@ -140,5 +140,5 @@ def full_gradient(model: dx.Model, q: jax.Array, v: jax.Array, tau: jax.Array) -
 
 
 def rollout(model: dx.Model, q: jax.Array, v: jax.Array, controls: jax.Array) -> jax.Array:
-    """The last configuration."""
-    return dx.rollout(model, q, v, controls, DT).q[-1]
+    """The last configuration, by the integrator that the peers have."""
+    return dx.rollout(model, q, v, controls, DT, stepper=dx.SemiImplicitEuler(evaluations=1)).q[-1]
