@@ -20,9 +20,6 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 from dynax.compile.one_kernel import in_one_kernel
 from dynax.compile.tiles import by_tiles, even_width, tile_width
 
-Function = Callable[[Any, Sequence[jax.Array]], list[jax.Array]]
-"""A batch-last function of leaves, after the structure of its arguments."""
-
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
     """The function as it is, for any platform."""

@@ -47,14 +47,14 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
     def batched(*args: Any) -> Any:
         axes = tuple(batch_axes(arg) for arg in args)
         leaves, structure = jax.tree.flatten(args)
-        batched = [axis == 0 for axis in jax.tree.leaves(axes, is_leaf=lambda axis: axis is None)]
-        moving = [leaf for leaf, own in zip(leaves, batched, strict=True) if own]
+        varied = [axis == 0 for axis in jax.tree.leaves(axes, is_leaf=lambda axis: axis is None)]
+        moving = [leaf for leaf, own in zip(leaves, varied, strict=True) if own]
         size = _length(moving)
-        mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in batched])
+        mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in varied])
         rows = max((arg.nq for arg in args if isinstance(arg, _MODELS)), default=8)
 
         def tiled(*leaves: Any) -> Any:
-            return _tiled(mapped, batched, leaves, tile, rows)
+            return _tiled(mapped, varied, leaves, tile, rows)
 
         placed = sharding or sharding_of(moving) or over_all_cores(moving, size)
         if placed is None:
@@ -65,8 +65,8 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
         full = -(-size // count) * count
         if full > size:
             index = np.minimum(np.arange(full), size - 1)
-            leaves = [jnp.asarray(leaf)[index] if b else leaf for leaf, b in zip(leaves, batched, strict=True)]
-        specs = tuple(own if b else PartitionSpec() for b in batched)
+            leaves = [jnp.asarray(leaf)[index] if b else leaf for leaf, b in zip(leaves, varied, strict=True)]
+        specs = tuple(own if b else PartitionSpec() for b in varied)
         # Carries of the walks start as constants, which the check of what varies over the devices would refuse.
         shared = jax.shard_map(tiled, mesh=placed.mesh, in_specs=specs, out_specs=own, check_vma=False)
         found = shared(*leaves)
