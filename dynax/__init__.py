@@ -25,6 +25,10 @@ from dynax.model.equivalence import (
     transferable_inertias as transferable_inertias,
     vanishing_parameters as vanishing_parameters,
 )
+from dynax.model.inertias import (
+    inertial_parameters as inertial_parameters,
+    with_inertial_parameters as with_inertial_parameters,
+)
 from dynax.model.validity import check_state as check_state
 from dynax.io import (
     JointState as JointState,
@@ -116,11 +120,7 @@ from dynax.algorithms.momentum import (
     momentum as momentum,
     potential_energy as potential_energy,
 )
-from dynax.algorithms.regressor import (
-    inertial_parameters as inertial_parameters,
-    inverse_dynamics_regressor as inverse_dynamics_regressor,
-    with_inertial_parameters as with_inertial_parameters,
-)
+from dynax.algorithms.regressor import inverse_dynamics_regressor as inverse_dynamics_regressor
 from dynax.algorithms.floating import (
     FloatingEquations as FloatingEquations,
     floating_bias_force as floating_bias_force,

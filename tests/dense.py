@@ -45,12 +45,13 @@ def motion_transform(rotation, translation):
     return block(e, np.zeros_like(e), -e @ skew(translation), e)
 
 
-def inertia_matrix(mass, com, six):
-    """The 6x6 inertia about the origin, from that about the centre of mass."""
+def inertia_matrix(mass, com, six, first_moment=(0.0, 0.0, 0.0)):
+    """The 6x6 inertia about the origin, from that about `com` and the first moment left there."""
     xx, yy, zz, xy, yz, xz = six
-    c = skew(com)
-    central = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    return block(central + mass * c @ c.T, mass * c, mass * c.T, mass * np.eye(3))
+    c, h = skew(com), skew(first_moment)
+    about_com = block(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), h, h.T, mass * np.eye(3))
+    to_com = block(np.eye(3), np.zeros((3, 3)), c.T, np.eye(3))
+    return to_com.T @ about_com @ to_com
 
 
 def mul(matrix, vector):
@@ -107,7 +108,7 @@ class Dense:
             if p >= 0:
                 self.e[:, rows, 6 * p : 6 * p + 6] = self.transform[:, i]
             self.s[:, rows, t.v_start[i] : t.v_start[i + 1]] = self.columns[i]
-            numbers = (np.asarray(x[i]) for x in (model.mass, model.com, model.inertia))
+            numbers = (np.asarray(x[i]) for x in (model.mass, model.com, model.inertia, model.first_moment))
             self.inertia[rows, rows] = inertia_matrix(*numbers)
         self.phi_t = np.linalg.inv(np.eye(6 * n) - self.e)
         self.phi = np.swapaxes(self.phi_t, -1, -2)

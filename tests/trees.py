@@ -140,6 +140,15 @@ def build(
     return model.replace(friction_velocity=jnp.asarray(0.5), time=jnp.asarray(0.3))
 
 
+def elsewhere(model: dx.Model, rng: np.random.Generator) -> dx.Model:
+    """The same bodies, described about other points than their centres of mass."""
+    d = rng.normal(size=(model.num_bodies, 3))
+    mass, (x, y, z) = np.asarray(model.mass), d.T
+    squares = np.stack([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -y * z, -x * z], 1)
+    inertia = model.inertia + mass[:, None] * squares
+    return model.replace(com=model.com + d, first_moment=-mass[:, None] * d, inertia=inertia)
+
+
 @lru_cache(maxsize=64)
 def tree(name: str, passive: bool = True) -> dx.Model:
     """One of `TREES`."""

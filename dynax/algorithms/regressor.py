@@ -58,18 +58,3 @@ def inverse_dynamics_regressor(model: Model, q: ArrayLike, v: ArrayLike, a: Arra
     axes, as `inertial_parameters` gives them. Gravity is included; armature, damping, friction and springs are not.
     """
     return _regressor(model, *as_state(model, q=q, v=v, a=a))
-
-
-def inertial_parameters(model: Model) -> jax.Array:
-    """The linear inertial parameters of all bodies, `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin, `(n,
-    10)`."""
-    inertia = RigidInertia.from_com(model.mass, Vec3.from_array(model.com), Sym3.from_six(model.inertia))
-    return inertia.parameters
-
-
-def with_inertial_parameters(model: Model, parameters: ArrayLike) -> Model:
-    """The model with the given parameters, shape `(n, 10)`; masses must not be zero."""
-    p = RigidInertia.from_parameters(jnp.asarray(parameters, model.mass.dtype))
-    com = p.moment / p.mass
-    about_com = p.inertia - RigidInertia.from_com(p.mass, com, Sym3.zero(p.mass)).inertia
-    return model.replace(mass=p.mass, com=com.array, inertia=about_com.six)

@@ -33,7 +33,7 @@ from dynax.tree.setup import Setup, joint_motions, setup
 
 LOCAL = frozenset(
     (
-        *("mass", "com", "inertia"),
+        *("mass", "com", "first_moment", "inertia"),
         *("armature", "damping", "friction_loss", "friction_velocity", "stiffness", "spring_reference"),
     )
 )

@@ -18,6 +18,7 @@ from dynax.embedding.coefficients import node_plan
 from dynax.embedding.dynamics import at
 from dynax.embedding.model import EmbeddedModel
 from dynax.model.checks import as_state
+from dynax.model.inertias import body_inertias
 from dynax.model.kinds import extend
 from dynax.operators.articulated import articulated
 from dynax.operators.blocks import BlockDiagonal, Blocks, ChildToParent
@@ -26,7 +27,7 @@ from dynax.operators.pickoff import PickOff
 from dynax.operators.pytree import pytree_dataclass
 from dynax.operators.recursions import compliance, composite, mul, transpose
 from dynax.operators.spatial import SpatialOperators, spatial_operators
-from dynax.spatial import RigidInertia, Sym3, Transform, Vec3
+from dynax.spatial import Transform
 from dynax.sweep import take_rows
 from dynax.tree.bodies import public_motion
 from dynax.tree.kinematics import kinematics
@@ -90,9 +91,7 @@ def _embedded_operators(model: EmbeddedModel, q: jax.Array) -> EmbeddedOperators
     at_port = jnp.eye(most, dtype=q.dtype)[np.array(ports, dtype=int)]
     blocks = (at_port[:, :, None, None] * across[:, None]).reshape(len(nodes), 6 * most, 6 * most)
 
-    mass, com, inertia = (x.astype(q.dtype) for x in (tree.mass, tree.com, tree.inertia))
-    local = RigidInertia.from_com(mass, Vec3.from_array(com), Sym3.from_six(inertia)).matrix
-    own = take_rows(local, member.reshape(-1)).reshape(*member.shape, 6, 6)
+    own = take_rows(body_inertias(tree, q.dtype).matrix, member.reshape(-1)).reshape(*member.shape, 6, 6)
     eye = jnp.eye(most, dtype=q.dtype)
     inertias = jnp.einsum("nmij,mk->nmikj", own, eye).reshape(len(nodes), 6 * most, 6 * most)
 

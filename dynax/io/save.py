@@ -27,7 +27,7 @@ from dynax.model.numbers import POSES, check_numbers, number_shapes
 from dynax.model.structure import Finding, Loop, Structure
 from dynax.topology import Topology
 
-FORMAT, VERSION = "dynax model", 2
+FORMAT, VERSION = "dynax model", 3
 
 _JOINTS: dict[str, type[AbstractJoint]] = {
     name: value
@@ -107,8 +107,9 @@ def read_saved(text: str | bytes, *, file: str | None) -> Model:
 def _read(document: Any) -> Model:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError(f'is not a saved model: it has no "format": "{FORMAT}"')
-    if document["version"] == 1:
-        document = _from_version_1(document)
+    for older, newer in ((1, _from_version_1), (2, _from_version_2)):
+        if document["version"] == older:
+            document = newer(document)
     if document["version"] != VERSION:
         raise ModelError(
             f"has version {document['version']} of the format; this dynax reads version {VERSION} and those before it",
@@ -140,7 +141,14 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     dtype = document["leaves"]["gravity"]["dtype"]
     nothing = {name: {"dtype": dtype, "shape": shape, "values": []} for name, shape in shapes.items()}
     leaves = {**document["leaves"], **nothing}
-    return {**document, "version": VERSION, "loops": [], "couplings": gears, "leaves": leaves}
+    return {**document, "version": 2, "loops": [], "couplings": gears, "leaves": leaves}
+
+
+def _from_version_2(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 knew centres of mass alone."""
+    count, dtype = len(document["bodies"]), document["leaves"]["com"]["dtype"]
+    nothing = {"dtype": dtype, "shape": [count, 3], "values": [0.0] * (3 * count)}
+    return {**document, "version": 3, "leaves": {**document["leaves"], "first_moment": nothing}}
 
 
 def _with_leaves(structure: Structure, written: dict[str, Any]) -> Model:

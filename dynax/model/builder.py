@@ -200,6 +200,7 @@ class ModelBuilder(ClosureBuilder):
             "joint_parameters": _joined([r.parameters for r in moving]),
             "mass": np.array([i.mass for i in inertia], dtype=np.float64),
             "com": np.reshape([i.com for i in inertia], (-1, 3)),
+            "first_moment": np.reshape([i.first_moment for i in inertia], (-1, 3)),
             "inertia": np.reshape([_six(i.inertia) for i in inertia], (-1, 6)),
             "position_limits": np.concatenate([np.zeros((0, 2)), *(r.position_limits for r in moving)]),
             "loop_parameters": _joined(closures.parameters),
@@ -233,7 +234,7 @@ class ModelBuilder(ClosureBuilder):
     def _checked_inertia(self, inertia: SpatialInertia | None, label: str) -> SpatialInertia:
         if inertia is None:
             return SpatialInertia.zero()
-        numbers = np.concatenate([[inertia.mass], inertia.com, inertia.inertia.ravel()])
+        numbers = np.concatenate([[inertia.mass], inertia.com, inertia.first_moment, inertia.inertia.ravel()])
         if not np.all(np.isfinite(numbers)):
             raise ModelError("mass, centre of mass or inertia is not finite", element=label)
         if inertia.mass < 0.0:
@@ -241,7 +242,11 @@ class ModelBuilder(ClosureBuilder):
         tensor = inertia.inertia
         if np.max(np.abs(tensor - tensor.T)) > 1e-9 * np.max(np.abs(tensor), initial=1e-300):
             raise ModelError(f"inertia {tensor.tolist()} is not symmetric", element=label)
-        moments = np.linalg.eigvalsh(tensor)
+        centered = inertia.centered
+        if centered.first_moment.any():
+            self.note(label, "the first moment is more than the mass can account for; loaded as it is")
+            return inertia
+        moments = np.linalg.eigvalsh(centered.inertia)
         # Rounding, relative to the tensor or to that of a point of this mass a micrometre off.
         slack = 1e-9 * np.abs(moments).max(initial=0.0) + 1e-12 * inertia.mass
         shown = ", ".join(f"{m:.4g}" for m in moments)

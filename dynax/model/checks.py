@@ -41,9 +41,9 @@ def as_state(model: Model, **arrays: Any) -> list[jax.Array]:
 
 # The axes of each leaf when it is not batched.
 _NDIM = {
-    "gravity": 1, "time": 0, "joint_parameters": 1, "mass": 1, "com": 2, "inertia": 2, "armature": 1, "damping": 1,
-    "friction_loss": 1, "friction_velocity": 0, "stiffness": 1, "spring_reference": 1, "loop_parameters": 1,
-    "coupling_ratio": 1, "coupling_offset": 1,
+    "gravity": 1, "time": 0, "joint_parameters": 1, "mass": 1, "com": 2, "first_moment": 2, "inertia": 2,
+    "armature": 1, "damping": 1, "friction_loss": 1, "friction_velocity": 0, "stiffness": 1, "spring_reference": 1,
+    "loop_parameters": 1, "coupling_ratio": 1, "coupling_offset": 1,
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def to_builder(model: Model) -> ModelBuilder:
         return WORLD if body < 0 else model.body_names[body]
 
     placements, hinges = model.placements, model.hinges
-    mass, com, six = leaf(model.mass), leaf(model.com), leaf(model.inertia)
+    mass, com, left, six = (leaf(a) for a in (model.mass, model.com, model.first_moment, model.inertia))
     for k, name in enumerate(model.body_names):
         v = slice(topology.v_start[k], topology.v_start[k + 1])
         q = slice(topology.q_start[k], topology.q_start[k + 1])
@@ -42,7 +42,7 @@ def to_builder(model: Model) -> ModelBuilder:
             placement=Transform(leaf(placements.rotation)[k], leaf(placements.translation)[k]),
             hinge=Transform(leaf(hinges.rotation)[k], leaf(hinges.translation)[k]),
             parameters=tuple(leaf(model.joint_parameters)[p].tolist()),
-            inertia=SpatialInertia(mass[k], com[k], np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])),
+            inertia=SpatialInertia(mass[k], com[k], np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), left[k]),
             armature=leaf(model.armature)[v],
             damping=leaf(model.damping)[v],
             friction_loss=leaf(model.friction_loss)[v],

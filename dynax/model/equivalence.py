@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints import AbstractJoint
+from dynax.model.inertias import body_inertias, inertial_parameters
 from dynax.model.model import Model
 from dynax.model.structure import Finding
 from dynax.spatial import RigidInertia, Sym3, Transform, Vec3
@@ -95,7 +96,7 @@ def _pass(model: Model, passing: Callable[[np.ndarray], np.ndarray]) -> RigidIne
     """One walk from the tips to the base: the inertias left, in the joints' frames at identity."""
     rows, parents = walk(model.parents), np.asarray(model.parents, dtype=int)
     dtype = model.mass.dtype
-    own = model.hinges.inverse_apply(RigidInertia.from_com(model.mass, *_com_and_inertia(model)))
+    own = model.hinges.inverse_apply(body_inertias(model))
     # What bodies on the ground hand on is lost, whatever frame it stands in.
     above = jax.tree.map(lambda leaf: leaf[parents], model.hinges)
     pose = above.inverse_apply(model.placements @ model.hinges)
@@ -110,10 +111,6 @@ def _pass(model: Model, passing: Callable[[np.ndarray], np.ndarray]) -> RigidIne
 
     nothing = RigidInertia.from_parameters(jnp.zeros(10, dtype))
     return rows.restore(rows.gather(step, nothing, rows.arrange((own, pose, handing)))[1])
-
-
-def _com_and_inertia(model: Model) -> tuple[Vec3, Sym3]:
-    return Vec3.from_array(model.com), Sym3.from_six(model.inertia)
 
 
 def minimal_inertial_parameters(model: Model, *, frame: Literal["body", "joint"]) -> jax.Array:
@@ -197,7 +194,7 @@ def augmented_bodies(model: Model) -> jax.Array:
     floating = carried[root[carried].any(axis=1)]
     whole = jnp.matmul(jnp.asarray(root[floating], dtype), behind[topology.free_roots], precision="highest")
     particles = particles.at[floating].add(_particle(whole - behind[floating], model.hinges.translation[floating]))
-    return RigidInertia.from_com(model.mass, *_com_and_inertia(model)).parameters + particles
+    return inertial_parameters(model) + particles
 
 
 def _particle(mass: jax.Array, place: jax.Array) -> jax.Array:

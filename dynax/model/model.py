@@ -39,9 +39,11 @@ class Model:
     mass: jax.Array
     """[kg], shape `(n,)`."""
     com: jax.Array
-    """Centres of mass in body axes [m], shape `(n, 3)`."""
+    """Centres of mass in body axes [m], shape `(n, 3)`; where `first_moment` is not zero, points of reference."""
+    first_moment: jax.Array
+    """Mass times centre of mass, from `com`, body axes [kg m], shape `(n, 3)`: zero, unless parameters were fitted."""
     inertia: jax.Array
-    """Rotational inertias about the centres of mass, body axes, `Ixx Iyy Izz Ixy Iyz Ixz` [kg m^2], shape `(n, 6)`."""
+    """Rotational inertias about `com`, body axes, `Ixx Iyy Izz Ixy Iyz Ixz` [kg m^2], shape `(n, 6)`."""
     armature: jax.Array
     """Rotor inertia added to the diagonal of the mass matrix, shape `(nv,)`."""
     damping: jax.Array

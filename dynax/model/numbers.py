@@ -37,6 +37,7 @@ def number_shapes(structure: Structure) -> dict[str, tuple[int, ...]]:
         "joint_parameters": (int(t.parameter_start[-1]),),
         "mass": (n,),
         "com": (n, 3),
+        "first_moment": (n, 3),
         "inertia": (n, 6),
         "spring_reference": (t.nq,),
         "position_limits": (t.nq, 2),
@@ -160,13 +161,13 @@ def _no_rotation(kept: np.ndarray) -> np.ndarray:
 def _refuse_far_masses(structure: Structure, kept: Mapping[str, np.ndarray]) -> None:
     """The inertia of each body about the joints next to it must be a number: it goes with distance squared."""
     parents, dtype = np.asarray(structure.topology.parents, dtype=int), kept["mass"].dtype
-    names = ("mass", "com", "hinges.translation", "placements.rotation", "placements.translation")
-    mass, com, hinge, turn, shift = (kept[name].astype(np.float64) for name in names)
+    names = ("mass", "com", "first_moment", "hinges.translation", "placements.rotation", "placements.translation")
+    mass, com, left, hinge, turn, shift = (kept[name].astype(np.float64) for name in names)
     with np.errstate(over="ignore"):
         inward = shift + (turn @ hinge[..., None])[..., 0] - hinge[..., parents, :]
         inward = np.where(parents >= 0, _length(inward), 0.0)  # nothing is handed on to the ground
         distance = _length(com - hinge) + inward
-        about_joint = narrowed(mass * distance**2, dtype)
+        about_joint = narrowed((mass * distance + 2.0 * _length(left)) * distance, dtype)
     for place in np.argwhere(~np.isfinite(about_joint)):
         raise ModelError(
             f"its mass is {np.broadcast_to(distance, about_joint.shape)[tuple(place)]:g} m from the joints next to it: "
@@ -187,7 +188,7 @@ def _labels(structure: Structure, name: str) -> Sequence[str]:
     bodies = [f"body {body!r}" for body in structure.body_names]
     joints = [f"joint {joint!r}" for joint in structure.joint_names]
     leaf = name.partition(".")[0]
-    if leaf in ("mass", "com", "inertia", "placements", "hinges"):
+    if leaf in ("mass", "com", "first_moment", "inertia", "placements", "hinges"):
         return bodies
     if leaf in _PER_FREEDOM:
         return _repeated(joints, np.diff(topology.v_start))

@@ -61,9 +61,9 @@ def _give_way(left: np.ndarray, carried: np.ndarray, s: np.ndarray, armature: np
     scale = np.maximum(np.abs(scale.sum(axis=0)) + armature, np.abs(np.diag(hinge)))
     unit = 1.0 / np.sqrt(np.where(scale > 0.0, scale, 1.0))
     moments, axes = np.linalg.eigh(unit[:, None] * hinge * unit)
-    alive = moments > ROUNDING
-    gain = image @ (unit[:, None] * axes[:, alive]) / np.sqrt(moments[alive])
-    return int(np.sum(~alive)), gain @ gain.T
+    alive = np.abs(moments) > ROUNDING  # parameters from a fit may make it negative
+    gain = image @ (unit[:, None] * axes[:, alive])
+    return int(np.sum(~alive)), gain / moments[alive] @ gain.T
 
 
 def _finding(structure: Structure, body: int, dead: int) -> Finding:
@@ -81,11 +81,13 @@ def _finding(structure: Structure, body: int, dead: int) -> Finding:
 def _inertias(numbers: Mapping[str, np.ndarray]) -> np.ndarray:
     """6x6 inertias in the joints' frames about their origins, shape `(n, 6, 6)` (eq. 2.63)."""
     axes, mass = numbers["hinges.rotation"], numbers["mass"][:, None, None]
-    com = np.einsum("nji,nj->ni", axes, numbers["com"] - numbers["hinges.translation"])
-    cross = _cross(com)
+    com, left = (
+        _cross(np.einsum("nji,nj->ni", axes, v))
+        for v in (numbers["com"] - numbers["hinges.translation"], numbers["first_moment"])
+    )
     six = numbers["inertia"][:, [0, 3, 5, 3, 1, 4, 5, 4, 2]].reshape(-1, 3, 3)
-    about_joint = axes.swapaxes(1, 2) @ six @ axes + mass * (cross @ cross.swapaxes(1, 2))
-    coupling = mass * cross
+    coupling = mass * com + left
+    about_joint = axes.swapaxes(1, 2) @ six @ axes - coupling @ com - com @ left
     return np.concatenate(
         [
             np.concatenate([about_joint, coupling], axis=2),

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.model import Model
+from dynax.model.inertias import body_inertias
 from dynax.operators.blocks import BlockDiagonal, Blocks, ChildToParent
 from dynax.operators.recursions import mul
-from dynax.spatial import Motion, RigidInertia, Sym3, Transform, Vec3
+from dynax.spatial import Motion, Transform, Vec3
 from dynax.tree.setup import _join_groups, group_motions
 
 
@@ -60,12 +61,10 @@ def model_blocks(model: Model, q: jax.Array) -> ModelBlocks:
     pose, columns = _joints(model, q)
     carried = (np.array(t.parents, int) >= 0).reshape(-1, 1, 1)
     shift = jnp.where(carried, force_transform(pose.rotation, pose.translation), jnp.zeros((), dtype))
-    mass, com, inertia = (x.astype(dtype) for x in (model.mass, model.com, model.inertia))
-    local = RigidInertia.from_com(mass, Vec3.from_array(com), Sym3.from_six(inertia))
     rotor = free.pad(model.armature.astype(dtype)[:, None]) * jnp.eye(free.width, dtype=dtype)
     return ModelBlocks(
         ChildToParent(t.parents, six, six, shift),
         BlockDiagonal(free, six, free.pad(columns)),
-        BlockDiagonal(six, six, local.matrix, "positive"),
+        BlockDiagonal(six, six, body_inertias(model, dtype).matrix, "positive"),
         BlockDiagonal(free, free, rotor, "positive"),
     )

@@ -75,9 +75,9 @@ class RigidInertia:
 
     def shift_to_parent(self, offset: Vec3) -> RigidInertia:
         """The inertia about the origin `offset` leads away from, axes unchanged (parallel axes)."""
-        moment = self.moment + offset * self.mass
-        inertia = self.inertia + outer_square(self.moment, offset) * 2.0 + outer_square(offset, offset) * self.mass
-        return RigidInertia(self.mass, moment, inertia)
+        moved = offset * self.mass
+        inertia = self.inertia + outer_square(self.moment * 2.0 + moved, offset)
+        return RigidInertia(self.mass, self.moment + moved, inertia)
 
     def kinetic_energy(self, velocity: Motion) -> Scalar:
         """`v . I v / 2` (eq. 2.67)."""
@@ -185,17 +185,27 @@ class SpatialInertia:
     - `com`: the centre of mass in the body's axes, from the body's origin, shape `(3,)`.
     - `inertia`: the rotational inertia about the centre of mass in the body's axes, shape `(3, 3)`; a vector of
       length 3 is a diagonal.
+    - `first_moment`: mass times centre of mass [kg m], from `com`, shape `(3,)`. It is zero, unless a fit gave a body
+      first moments that its mass cannot account for: `com` is then the point that the inertia refers to.
 
     A plain record in NumPy: builders read it, algorithms use `RigidInertia`.
     """
 
-    def __init__(self, mass: ArrayLike, com: ArrayLike = (0.0, 0.0, 0.0), inertia: ArrayLike = (0.0, 0.0, 0.0)):
+    def __init__(
+        self,
+        mass: ArrayLike,
+        com: ArrayLike = (0.0, 0.0, 0.0),
+        inertia: ArrayLike = (0.0, 0.0, 0.0),
+        first_moment: ArrayLike = (0.0, 0.0, 0.0),
+    ):
         self.mass = float(np.asarray(mass))
         self.com = np.asarray(com, dtype=np.float64)
+        self.first_moment = np.asarray(first_moment, dtype=np.float64)
         tensor = np.asarray(inertia, dtype=np.float64)
         self.inertia = np.diag(tensor) if tensor.shape == (3,) else tensor
-        if self.com.shape != (3,):
-            raise ValueError(f"SpatialInertia: `com` must have shape (3,), got {self.com.shape}")
+        for name in ("com", "first_moment"):
+            if getattr(self, name).shape != (3,):
+                raise ValueError(f"SpatialInertia: `{name}` must have shape (3,), got {getattr(self, name).shape}")
         if self.inertia.shape != (3, 3):
             raise ValueError(f"SpatialInertia: `inertia` must have shape (3, 3) or (3,), got {tensor.shape}")
 
@@ -285,42 +295,59 @@ class SpatialInertia:
 
     @staticmethod
     def from_parameters(parameters: ArrayLike) -> SpatialInertia:
-        """From `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin; a massless body has its centre there."""
+        """From `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]` about the origin; about the centre of mass if there is one."""
         p = np.asarray(parameters, dtype=np.float64)
-        mass, com = p[0], p[1:4] / p[0] if p[0] != 0 else np.zeros(3)
         xx, yy, zz, xy, yz, xz = p[4:]
         about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-        return SpatialInertia(mass, com, about_origin - mass * (com @ com * np.eye(3) - np.outer(com, com)))
+        return SpatialInertia(p[0], np.zeros(3), about_origin, p[1:4]).centered
+
+    @property
+    @np.errstate(over="ignore")
+    def centered(self) -> SpatialInertia:
+        """The same with `com` the centre of mass; as it is if the first moment is more than its mass can explain."""
+        h = self.first_moment
+        # The moments of inertia of a body add up to `2 m |c|^2` at least; if not, `h / m` would cancel their digits.
+        if not h.any() or h @ h > self.mass * np.trace(self.inertia):
+            return self
+        com = h / self.mass
+        return SpatialInertia(self.mass, self.com + com, self.inertia - _about_origin(h, com))
 
     @property
     def parameters(self) -> np.ndarray:
         """The ten linear parameters about the origin."""
-        tensor = self.inertia + self.mass * (self.com @ self.com * np.eye(3) - np.outer(self.com, self.com))
-        upper = tensor[[0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
-        return np.concatenate([[self.mass], self.mass * self.com, upper])
+        moment, tensor = self._seen_from(self.com)
+        return np.concatenate([[self.mass], moment, tensor[[0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]])
 
     @property
     def matrix(self) -> np.ndarray:
         """The 6x6 matrix about the origin."""
-        x, y, z = self.mass * self.com
+        (x, y, z), tensor = self._seen_from(self.com)
         skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        about_origin = self.inertia + self.mass * (self.com @ self.com * np.eye(3) - np.outer(self.com, self.com))
-        return np.block([[about_origin, skew], [skew.T, self.mass * np.eye(3)]])
+        return np.block([[tensor, skew], [skew.T, self.mass * np.eye(3)]])
+
+    def _seen_from(self, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First moment and rotational inertia about the point from which `offset` leads to `com`."""
+        moved = self.mass * offset
+        return self.first_moment + moved, self.inertia + _about_origin(2.0 * self.first_moment + moved, offset)
 
     def __add__(self, other: SpatialInertia) -> SpatialInertia:
         """Both together, about the common centre: far from the origin its distance squared would cost digits."""
-        if not (self.mass and other.mass):
-            heavy = other if other.mass else self
-            return SpatialInertia(heavy.mass, heavy.com, self.inertia + other.inertia)
-        mass = self.mass + other.mass
-        if mass == 0.0:  # what one takes away from the other leaves no centre
-            return SpatialInertia.from_parameters(self.parameters + other.parameters)
-        apart = other.com - self.com
-        reduced = self.mass * (other.mass / mass) * (apart @ apart * np.eye(3) - np.outer(apart, apart))
-        return SpatialInertia(mass, self.com + other.mass / mass * apart, self.inertia + other.inertia + reduced)
+        light, heavy = sorted((self, other), key=lambda body: abs(body.mass))
+        mass = light.mass + heavy.mass
+        apart = light.com - heavy.com
+        centre = (light.mass / mass if mass else 0.0) * apart  # from the heavy one; a mass less itself has none
+        (a, one), (b, two) = light._seen_from(apart - centre), heavy._seen_from(-centre)
+        left = light.first_moment + heavy.first_moment if mass else a + b
+        return SpatialInertia(mass, heavy.com + centre, one + two, left)
 
     def __repr__(self) -> str:
-        return f"SpatialInertia(mass={self.mass:g}, com={self.com.tolist()}, inertia={self.inertia.tolist()})"
+        left = f", first_moment={self.first_moment.tolist()}" if self.first_moment.any() else ""
+        return f"SpatialInertia(mass={self.mass:g}, com={self.com.tolist()}, inertia={self.inertia.tolist()}{left})"
+
+
+def _about_origin(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`(a.b) 1 - (a b^T + b a^T) / 2`: with `a = m b`, the rotational inertia of a mass at `b`."""
+    return a @ b * np.eye(3) - 0.5 * (np.outer(a, b) + np.outer(b, a))
 
 
 def _lengths(shape: str, what: str, given: ArrayLike, count: int) -> tuple[float, ...]:

@@ -159,7 +159,7 @@ class Transform:
             return other.rotate(self._r).shift_to_parent(self._p)
         if isinstance(other, SpatialInertia):
             r, p = np.asarray(self.rotation), np.asarray(self.translation)
-            return SpatialInertia(other.mass, r @ other.com + p, r @ other.inertia @ r.T)
+            return SpatialInertia(other.mass, r @ other.com + p, r @ other.inertia @ r.T, r @ other.first_moment)
         _refuse_unknown("move", other)
         return (self._r @ Vec3.from_array(other) + self._p).array
 
@@ -175,7 +175,7 @@ class Transform:
             return Transform(transposed @ other.rotation, (transposed @ offset)[..., 0])
         if isinstance(other, SpatialInertia):
             r, p = np.asarray(self.rotation), np.asarray(self.translation)
-            return SpatialInertia(other.mass, r.T @ (other.com - p), r.T @ other.inertia @ r)
+            return SpatialInertia(other.mass, r.T @ (other.com - p), r.T @ other.inertia @ r, r.T @ other.first_moment)
         _refuse_unknown("move", other)
         return self._r.transpose_apply(Vec3.from_array(other) - self._p).array
 

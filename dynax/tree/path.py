@@ -45,7 +45,7 @@ class Path:
         return dataclasses.replace(model, **taken, **emptied, structure=self.structure)
 
 
-_ROWS = dict.fromkeys(("placements", "hinges", "mass", "com", "inertia"), "bodies")
+_ROWS = dict.fromkeys(("placements", "hinges", "mass", "com", "first_moment", "inertia"), "bodies")
 _ROWS |= dict.fromkeys(("armature", "damping", "friction_loss", "stiffness", "velocity_limits", "effort_limits"), "v")
 _ROWS |= dict.fromkeys(("spring_reference", "position_limits"), "q") | {"joint_parameters": "parameters"}
 _ATTACHED = ("frames", "loop_predecessors", "loop_successors", "loop_parameters", "coupling_ratio", "coupling_offset")

@@ -95,10 +95,9 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     parent_offset = of_parent(hinge[1], Vec3.zero(hinge[1].x[:1]))
     rotation = parent_rotation.T @ (placement[0] @ hinge[0])
     offset = parent_rotation.transpose_apply(placement[1] + placement[0] @ hinge[1] - parent_offset)
-    mass, com = get(model.mass, 1), rows_vec(get(model.com, 2))
-    six = get(model.inertia, 2)
-    inertia = Sym3(*jnp.unstack(six, axis=1))
-    local = RigidInertia.from_com(mass, hinge[0].transpose_apply(com - hinge[1]), inertia.congruence(hinge[0].T))
+    com, left = (rows_vec(get(leaf, 2)) for leaf in (model.com, model.first_moment))
+    about_com = RigidInertia(get(model.mass, 1), left, Sym3(*jnp.unstack(get(model.inertia, 2), axis=1)))
+    local = about_com.rotate(hinge[0].T).shift_to_parent(hinge[0].transpose_apply(com - hinge[1]))
     return Constants(rotation, offset, local, hinge[0], hinge[1])
 
 

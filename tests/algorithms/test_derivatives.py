@@ -192,7 +192,7 @@ def test_second_derivatives_mixed_in_state_and_leaves():
     """The rate of every first derivative as state and model move together, poses along their manifold."""
     model, s = small()
     rng = np.random.default_rng(8)
-    names = ("gravity", "mass", "com", "inertia", "armature", "damping", "stiffness", "friction_loss")
+    names = ("gravity", "mass", "com", "first_moment", "inertia", "armature", "damping", "stiffness", "friction_loss")
     direction = {k: jnp.asarray(0.3 * rng.normal(size=getattr(model, k).shape)) for k in names}
     turns = {k: jnp.asarray(rng.normal(size=(model.num_bodies, 3))) for k in ("placements", "hinges")}
     moves = {k: jnp.asarray(rng.normal(size=(model.num_bodies, 3))) for k in turns}

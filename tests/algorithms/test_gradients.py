@@ -14,8 +14,8 @@ import trees
 import dynax as dx
 
 #: Leaves that dynamics depends on. Rotations of placements and hinges move on their own manifold.
-LEAVES = ("gravity", "time", "joint_parameters", "mass", "com", "inertia", "armature", "damping", "friction_loss",
-          "friction_velocity", "stiffness")  # fmt: skip
+LEAVES = ("gravity", "time", "joint_parameters", "mass", "com", "first_moment", "inertia", "armature", "damping",
+          "friction_loss", "friction_velocity", "stiffness")  # fmt: skip
 POSES = ("placements", "hinges")
 
 

@@ -28,7 +28,7 @@ def everything() -> dx.Model:
         builder.body(
             f"body{k}", parent=parent, joint=joint, joint_name=f"joint{k}", anchor=(0.1, 0.2, 1 / 3),
             placement=dx.Transform.from_translation((0.1, 0.7, k / 7)), damping=0.1 * k, stiffness=k,
-            inertia=dx.SpatialInertia(1 + k / 3, (0.1, 0.2, 0.3), (1.0, 1.1, 1.2)),
+            inertia=dx.SpatialInertia(1 + k / 3, (0.1, 0.2, 0.3), (1.0, 1.1, 1.2), (0.0, k / 9, 0.1)),
         )  # fmt: skip
         parent = f"body{k}"
     builder.body("arm", joint=dx.Revolute(), position_limits=(-np.inf, 2.5), effort_limit=7.0, joint_name="arm")
@@ -122,7 +122,8 @@ def test_a_model_without_bodies(tmp_path):
 
 def test_a_file_of_version_1_is_still_read(tmp_path):
     """It had no loops, and its gears one source each."""
-    model = dx.to_builder(everything())
+    model = everything()
+    model = dx.to_builder(model.replace(first_moment=jnp.zeros_like(model.first_moment)))
     model.loops.clear()
     for joint in ("joint3", "joint10", "joint11"):
         del model.gears[joint]
@@ -131,8 +132,20 @@ def test_a_file_of_version_1_is_still_read(tmp_path):
     document["version"] = 1
     document["couplings"] = [{"joint": "joint2", "source": "joint1"}]
     del document["loops"]
-    document["leaves"] = {name: leaf for name, leaf in document["leaves"].items() if not name.startswith("loop_")}
+    leaves = document["leaves"]
+    document["leaves"] = {k: leaf for k, leaf in leaves.items() if not k.startswith(("loop_", "first_moment"))}
     assert_same(model.build(), dx.load(json.dumps(document)))
+
+
+def test_a_file_of_version_2_is_still_read(tmp_path):
+    """It had no first moments but those of the centres of mass."""
+    model = everything()
+    model = model.replace(first_moment=jnp.zeros_like(model.first_moment))
+    dx.save(model, tmp_path / "new.json")
+    document = json.loads((tmp_path / "new.json").read_text())
+    document["version"] = 2
+    del document["leaves"]["first_moment"]
+    assert_same(model, dx.load(json.dumps(document)))
 
 
 @pytest.mark.parametrize("kind", ["gear", "condition", "closure"])
@@ -194,7 +207,7 @@ def _edit(path: str, value):
     ("change", "words"),
     [
         (_edit("format", "other"), 'has no "format"'),
-        (_edit("version", 3), "has version 3"),
+        (_edit("version", 4), "has version 4"),
         (_edit("version", ...), "'version' is missing"),
         (_edit("bodies/1/parent", 1), "parents must come before"),
         (_edit("bodies/1/parent", 0.5), "not a whole number"),

@@ -107,7 +107,7 @@ def weightless(model, body):
 
 def numbers(model, other):
     """The model with the inertias of another: the same compiled program."""
-    return model.replace(mass=other.mass, com=other.com, inertia=other.inertia)
+    return model.replace(**{name: getattr(other, name) for name in ("mass", "com", "first_moment", "inertia")})
 
 
 @pytest.mark.spec("RBDA-9.7-DEQ")
@@ -247,8 +247,8 @@ class Jointed:
         p = np.asarray(dx.augmented_bodies(self.model))
         self.mass = p[:, 0]
         self.com = place + np.einsum("nij,nj->ni", self.r, p[:, 1:4] / p[:, :1])
-        about_com = np.asarray(dx.with_inertial_parameters(self.model, p).inertia)
-        self.inertia = np.array([r @ full(six) @ r.T for r, six in zip(self.r, about_com, strict=True)])
+        about_com = (dx.SpatialInertia.from_parameters(own).inertia for own in p)
+        self.inertia = np.array([r @ tensor @ r.T for r, tensor in zip(self.r, about_com, strict=True)])
 
     def towards(self, body, other):
         """The joint by which `other` hangs together with `body`."""
@@ -257,11 +257,6 @@ class Jointed:
             return self.joint[body]
         (child,) = (c for c in self.model.topology.children[body] if support[other, c])
         return self.joint[child]
-
-
-def full(six):
-    xx, yy, zz, xy, yz, xz = six
-    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 @pytest.mark.spec("RBDA-9.7-AUGMENTED")

@@ -61,9 +61,9 @@ def test_compiling_a_humanoid_takes_bounded_time():
 
 
 LEAVES = [
-    "gravity", "time", "placements", "hinges", "mass", "com", "inertia", "armature", "damping", "friction_loss",
-    "friction_velocity", "stiffness", "spring_reference", "position_limits", "velocity_limits", "effort_limits",
-    "frames",
+    "gravity", "time", "placements", "hinges", "mass", "com", "first_moment", "inertia", "armature", "damping",
+    "friction_loss", "friction_velocity", "stiffness", "spring_reference", "position_limits", "velocity_limits",
+    "effort_limits", "frames",
 ]  # fmt: skip
 
 

@@ -318,6 +318,25 @@ def test_two_bodies_together_keep_their_digits_far_away(far):
     np.testing.assert_allclose(np.diag(whole.inertia), 4e-4 + 0.75 * 0.25 * np.array([0, 1, 1]), rtol=1e-7)
 
 
+def test_first_moments_beside_the_centre_of_mass(rng):
+    """Moved, added and taken away, bodies are what their 6x6 matrices say, whatever their mass."""
+    pose = random_pose(rng)
+    for masses in ((1.3, 0.7), (1.0, 1e-17), (0.0, 2.0), (0.0, 0.0), (2.0, -2.0), (1.0, -3.0)):
+        pair = [SpatialInertia(mass, *rng.normal(size=(2, 3)), rng.normal(size=3)) for mass in masses]
+        one, other = pair
+        close((one + other).matrix, one.matrix + other.matrix)
+        close((pose @ one).matrix, (pose @ RigidInertia.from_parameters(one.parameters)).matrix)
+        close(pose.inverse_apply(pose @ one).matrix, one.matrix)
+        close(SpatialInertia.from_parameters(one.parameters).matrix, one.matrix, 1e-14)
+        close(one.centered.matrix, one.matrix)
+    heavy = SpatialInertia(2.0, (1, 0, 0), (3, 9, 9), (0, 2, 4)).centered
+    assert (heavy.com.tolist(), heavy.first_moment.tolist()) == ([1, 1, 2], [0, 0, 0])
+    light = SpatialInertia(1e-17, (1, 0, 0), (3, 9, 9), (0, 2, 4))
+    assert light.centered is light
+    assert "first_moment=[0.0, 2.0, 4.0]" in repr(light)
+    assert "first_moment" not in repr(heavy)
+
+
 def test_massless_bodies_add_their_rotational_inertia_alone():
     rotor, nothing = SpatialInertia(0.0, (1e9, 0, 0), (1, 2, 3)), SpatialInertia.zero()
     for whole in (rotor + SpatialInertia(2.0, (0, 0, 1)), SpatialInertia(2.0, (0, 0, 1)) + rotor):
