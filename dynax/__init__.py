@@ -29,6 +29,11 @@ from dynax.model.inertias import (
     inertial_parameters as inertial_parameters,
     with_inertial_parameters as with_inertial_parameters,
 )
+from dynax.model.parameters import (
+    inconsistent_bodies as inconsistent_bodies,
+    parameters as parameters,
+    with_parameters as with_parameters,
+)
 from dynax.model.validity import check_state as check_state
 from dynax.io import (
     JointState as JointState,
