@@ -73,6 +73,9 @@ from dynax.spatial import (
     spatial_acceleration as spatial_acceleration,
 )
 
+# Bodies that bend
+from dynax.flexible import FlexibleBody as FlexibleBody
+
 # Configurations
 from dynax.model.configuration import (
     configuration_rate as configuration_rate,
