@@ -76,12 +76,15 @@ from dynax.spatial import (
 # Bodies that bend
 from dynax.flexible import (
     BeamSection as BeamSection,
+    ElementReport as ElementReport,
     FiniteElements as FiniteElements,
     FlexibleBody as FlexibleBody,
     Modes as Modes,
     beam_elements as beam_elements,
+    check_elements as check_elements,
     flexible_beam as flexible_beam,
     flexible_body_from_nodes as flexible_body_from_nodes,
+    orthonormal_modes as orthonormal_modes,
 )
 
 # Configurations

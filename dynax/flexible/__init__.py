@@ -6,4 +6,7 @@ from dynax.flexible.beam import flexible_beam as flexible_beam
 from dynax.flexible.body import FlexibleBody as FlexibleBody
 from dynax.flexible.elements import FiniteElements as FiniteElements
 from dynax.flexible.modes import Modes as Modes
+from dynax.flexible.modes import orthonormal_modes as orthonormal_modes
 from dynax.flexible.nodal import flexible_body_from_nodes as flexible_body_from_nodes
+from dynax.flexible.report import ElementReport as ElementReport
+from dynax.flexible.report import check_elements as check_elements

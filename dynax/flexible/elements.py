@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,7 @@ class FiniteElements:
         if not loaded:
             return eigen
         static = attachment_modes(self.mass, self.stiffness, self.select(loaded), at_rest)
-        return self.modes_of(np.concatenate([static.shapes, eigen.shapes], axis=1))
+        return replace(self.modes_of(np.concatenate([static.shapes, eigen.shapes], axis=1)), rigid=eigen.rigid)
 
     def modes_of(self, shapes: ArrayLike) -> Modes:
         """Any shapes over the freedoms, `(N, m)`, such as those of a file, with their mass and stiffness."""
@@ -195,6 +195,23 @@ class FiniteElements:
         each[:-1, 3:, :3] = np.eye(3)
         return each[node, direction]
 
+    @property
+    def rigid_inertia(self) -> np.ndarray:
+        """The `6 x 6` inertia of the undeformed structure about the origin; `dx.ModelError` if no body has it."""
+        rigid = self.rigid_motions
+        inertia = rigid.T @ self.mass @ rigid
+        masses = inertia[3:, 3:]
+        if not np.trace(masses) > 0.0:
+            raise ModelError("has no mass that moves with its nodes", element="mass matrix")
+        if np.abs(masses - np.trace(masses) / 3.0 * np.eye(3)).max() > 1e-6 * np.trace(masses):
+            recovered = ", ".join(f"{x:.6g}" for x in np.diag(masses))
+            raise ModelError(
+                f"is not the same in all directions: {recovered} along x, y, z",
+                element="mass matrix",
+                hint="each mass needs its three shifts; held freedoms, and planar structures, must have theirs as well",
+            )
+        return inertia
+
     def body(
         self,
         modes: Modes,
@@ -215,8 +232,9 @@ class FiniteElements:
         - `level`: see `FlexibleBody.level`; by default the best there are data for.
 
         Of elements that know how their mass is spread, the integrals are exact. A mass matrix without coupling between
-        nodes is taken for rigid nodes, which turn. Of any other one, the terms of order zero are exact, and for those
-        of higher order nodes move their own rows, as if the elements between them were small. A set with generalised
+        nodes is taken for rigid nodes, which turn. Of any other one, the terms of order zero are exact, and those of
+        higher order as good as the elements are small, but for rotational inertia, which does not turn with its nodes;
+        foreshortening is not in it. A set with generalised
         freedoms says nothing about inner nodes: its `level` is `"ruthless"`.
         """
         if np.any(np.asarray(damping_ratio)):
@@ -280,9 +298,8 @@ class FiniteElements:
 
     def _from_matrix(self, modes: Modes, ends: dict, damping: Any, level: Any) -> FlexibleBody:
         """From a mass matrix that couples nodes (Jain and Rodriguez 1992, equation 23)."""
-        rigid = self.rigid_motions
+        rigid, inertia = self.rigid_motions, self.rigid_inertia
         shapes, moved = modes.shapes, self.mass @ modes.shapes
-        inertia = rigid.T @ self.mass @ rigid
         translation, rotation = self.at_nodes(shapes)
         rows = list(ends.values())
         integrals: dict[str, Any] = {
@@ -302,7 +319,7 @@ class FiniteElements:
                 )
             level = "ruthless"
         else:
-            integrals |= self._deformed(translation, moved, rigid)
+            integrals |= self._deformed(translation, rotation, moved, rigid)
         return FlexibleBody.from_integrals(
             **integrals,
             stiffness=modes.stiffness,
@@ -314,20 +331,20 @@ class FiniteElements:
             level=level,
         )
 
-    def _deformed(self, phi: np.ndarray, moved: np.ndarray, rigid: np.ndarray) -> dict[str, np.ndarray]:
+    def _deformed(
+        self, phi: np.ndarray, psi: np.ndarray, moved: np.ndarray, rigid: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """The integrals that come with the deformation."""
-        momenta, _ = self.at_nodes(moved)
-        turning, _ = self.at_nodes(self.mass @ rigid[:, :3])
-        crossed = np.einsum("ijk,njr->nrik", _LEVI_CIVITA, phi)  # the matrix of phi_r x
-        first = np.einsum("nrik,nkl->ril", crossed, turning)
-        # Each mode turned about each axis, as a column over the freedoms.
+        # Each mode turned about each axis, as a column over the freedoms: shifts and turns of nodes turn alike.
         node, direction = self.freedoms.T
-        columns = np.where((direction < 3)[:, None, None], crossed[node, :, np.minimum(direction, 2)], 0.0)
+        turned = np.einsum("ikj,nqjr->nqirk", _LEVI_CIVITA, np.stack([phi, psi], axis=1))  # e_k x phi_r, e_k x psi_r
+        columns = turned[node, direction // 3, direction % 3]
+        first = np.einsum("frk,fl->rkl", columns, self.mass @ rigid[:, :3])
         flat = columns.reshape(len(node), -1)
         m = phi.shape[2]
         second = (flat.T @ self.mass @ flat).reshape(m, 3, m, 3).transpose(0, 2, 1, 3)
         return {
-            "rotation_coupling_rate": np.einsum("nrik,nks->ris", crossed, momenta),
+            "rotation_coupling_rate": np.einsum("frk,fs->rks", columns, moved),
             "inertia_first": first + np.swapaxes(first, 1, 2),
             "inertia_second": second + np.swapaxes(second, 2, 3),
         }

@@ -41,11 +41,11 @@ class Modes:
     @property
     def frequencies(self) -> np.ndarray:
         """The circular frequencies of a structure that moves by these modes alone [rad/s], shape `(m,)`."""
-        return np.sqrt(_solved(self.mass, self.stiffness, free=False)[0])
+        return np.sqrt(spectrum(self.mass, self.stiffness, free=False)[0])
 
     def damping(self, ratio: ArrayLike) -> np.ndarray:
         """The matrix that damps each of these frequencies by a share of the critical damping, shape `(m, m)`."""
-        values, vectors = _solved(self.mass, self.stiffness, free=False)
+        values, vectors = spectrum(self.mass, self.stiffness, free=False)
         momenta = self.mass @ vectors
         return (momenta * (2.0 * np.broadcast_to(ratio, values.shape) * np.sqrt(values))) @ momenta.T
 
@@ -66,7 +66,7 @@ def eigenmodes(mass: ArrayLike, stiffness: ArrayLike, count: int, held: Rows = (
     """
     m, k = checked_matrices(mass, stiffness)
     free = _others(len(m), held)
-    values, vectors = _solved(m[np.ix_(free, free)], k[np.ix_(free, free)], free=True)
+    values, vectors = spectrum(m[np.ix_(free, free)], k[np.ix_(free, free)])
     rigid = int(np.sum(values == 0.0))
     values, vectors = values[rigid:], vectors[:, rigid:]
     if not 0 <= count <= len(values):
@@ -119,7 +119,7 @@ def attachment_modes(mass: ArrayLike, stiffness: ArrayLike, loaded: Rows, held: 
     free = _others(len(m), held)
     m_free, k_free = m[np.ix_(free, free)], k[np.ix_(free, free)]
     force = np.eye(len(m))[:, np.asarray(loaded, dtype=int)]
-    values, vectors = _solved(m_free, k_free, free=True)
+    values, vectors = spectrum(m_free, k_free)
     rigid = vectors[:, values == 0.0]
     momenta = m_free @ rigid
     balanced = force[free] - momenta @ (rigid.T @ force[free])
@@ -130,12 +130,14 @@ def attachment_modes(mass: ArrayLike, stiffness: ArrayLike, loaded: Rows, held: 
     return Modes(shapes, _symmetric(shapes.T @ m @ shapes), _symmetric(shapes.T @ k @ shapes), rigid.shape[1])
 
 
-def orthonormal(mass: ArrayLike, stiffness: ArrayLike, shapes: ArrayLike) -> Modes:
+def orthonormal_modes(mass: ArrayLike, stiffness: ArrayLike, shapes: ArrayLike) -> Modes:
     """The same span with modal masses of one and no coupling, as `eigenmodes` gives them (Rayleigh and Ritz)."""
     m, k = checked_matrices(mass, stiffness)
     given = np.asarray(shapes, dtype=np.float64)
     given = given / np.linalg.norm(given, axis=0)
-    values, vectors = _solved(_symmetric(given.T @ m @ given), _symmetric(given.T @ k @ given), free=True)
+    values, vectors = np.zeros(0), np.zeros((given.shape[1], 0))
+    if np.linalg.matrix_rank(given, tol=1e-10) == given.shape[1]:
+        values, vectors = spectrum(_symmetric(given.T @ m @ given), _symmetric(given.T @ k @ given))
     if len(values) < given.shape[1]:
         raise ModelError("are linearly dependent, or move no mass", element="mode shapes", hint="leave one out")
     return Modes(_oriented(values, given @ vectors), np.eye(len(values)), np.diag(values), int(np.sum(values == 0.0)))
@@ -204,8 +206,11 @@ def _cholesky(a: np.ndarray, element: str, reason: str) -> np.ndarray:
     raise ModelError(reason, element=element, hint=f"look at freedom {worst + 1} of the {len(a)} that are not held")
 
 
-def _solved(mass: np.ndarray, stiffness: np.ndarray, *, free: bool) -> tuple[np.ndarray, np.ndarray]:
-    """`lambda`, ascending, and vectors of unit modal mass; rigid motions have a `lambda` of exactly zero."""
+def spectrum(mass: np.ndarray, stiffness: np.ndarray, *, free: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """`lambda`, ascending, and vectors of unit modal mass, of all motions with mass; rigid ones have exactly zero.
+
+    `free` is whether there may be rigid motions. Raises `dx.ModelError` where a matrix is negative for some motion.
+    """
     if not len(mass):
         return np.zeros(0), np.zeros((0, 0))
     total = np.trace(mass)
