@@ -86,6 +86,14 @@ from dynax.flexible import (
     flexible_body_from_nodes as flexible_body_from_nodes,
     orthonormal_modes as orthonormal_modes,
 )
+from dynax.io import (
+    load_finite_elements as load_finite_elements,
+    load_flexible_body as load_flexible_body,
+    read_matrix_market as read_matrix_market,
+    save_finite_elements as save_finite_elements,
+    save_flexible_body as save_flexible_body,
+    write_matrix_market as write_matrix_market,
+)
 
 # Configurations
 from dynax.model.configuration import (

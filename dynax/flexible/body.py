@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,7 +110,7 @@ class FlexibleBody:
         """From the modal integrals themselves, by the names, shapes and units of the fields; what is left out is zero.
 
         `level` is by default `"consistent"` where any foreshortening is given, and else `"full"`. Raises
-        `dx.ModelError` for shapes that do not fit.
+        `dx.ModelError` for shapes that do not fit, and for numbers that no body has unless they are traced.
         """
         m = np.shape(modal_mass)[-1] if np.ndim(modal_mass) >= 2 else 0
         p = len(node_names)
@@ -126,6 +127,8 @@ class FlexibleBody:
                     element="flexible body",
                     hint=f"there are {m} modes, by `modal_mass`, and {p} nodes, by `node_names`",
                 )
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves.values()):
+            _refuse_impossible({name: np.asarray(leaf, np.float64) for name, leaf in leaves.items()})
         body = FlexibleBody(**leaves, node_names=tuple(node_names), level="full")
         return body.at_level(level or known)
 
@@ -271,6 +274,35 @@ def _shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
         "stiffness": (m, m),
         "damping": (m, m),
     }
+
+
+def _refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
+    for name, leaf in leaves.items():
+        if not np.all(np.isfinite(leaf)):
+            raise ModelError(f"`{name}` is not finite", element="flexible body", hint="all must be numbers")
+    for name in ("modal_mass", "stiffness", "damping", "inertia"):
+        apart = np.abs(leaves[name] - leaves[name].T).max(initial=0.0)
+        if apart > 1e-6 * np.abs(leaves[name]).max(initial=0.0):
+            raise ModelError(f"`{name}` is not symmetric, by {apart:g}", element="flexible body")
+    x, y, z = leaves["first_moment"]
+    skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    turning, moving = leaves["rotation_coupling"], leaves["translation_coupling"]
+    matrix = np.block(
+        [
+            [leaves["modal_mass"], turning.T, moving.T],
+            [turning, leaves["inertia"], skew],
+            [moving, -skew, leaves["mass"] * np.eye(3)],
+        ]
+    )
+    measure = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    measure = np.where(measure > 0.0, measure, 1.0)
+    lowest = np.linalg.eigvalsh(matrix / np.outer(measure, measure))[0]
+    if lowest < -1e-5:
+        raise ModelError(
+            f"has a negative kinetic energy for some motion: {lowest:.3g}, its diagonal scaled to one",
+            element="flexible body",
+            hint="the couplings are larger than the masses allow; look at their units and at the origin they are about",
+        )
 
 
 def _over(tensor: jax.Array, x: jax.Array) -> jax.Array:

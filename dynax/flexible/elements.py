@@ -55,6 +55,7 @@ class FiniteElements:
       y, z and 3 to 5 turns about them. A row whose node is -1 is a generalised freedom, such as the amplitude of an
       internal mode in a Craig-Bampton set. By default node by node, six freedoms each, or three where `N = 3 n`.
     - `node_names`: names of some nodes, and their rows.
+    - `shapes`: mode shapes that come with the matrices, `(N, m)`, if any.
     - `points`: where elements know it, how their mass is spread.
 
     Raises `dx.ModelError` for what does not fit together, and for matrices that are not symmetric or not finite.
@@ -65,6 +66,7 @@ class FiniteElements:
     position: np.ndarray
     freedoms: np.ndarray = None  # type: ignore[assignment]
     node_names: Mapping[str, int] = field(default_factory=dict)
+    shapes: np.ndarray | None = None
     points: MassPoints | None = None
 
     def __post_init__(self):
@@ -79,6 +81,8 @@ class FiniteElements:
         for name, value in (("mass", m), ("stiffness", k), ("position", position)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "freedoms", self._checked_freedoms())
+        if self.shapes is not None:
+            object.__setattr__(self, "shapes", self.modes_of(self.shapes).shapes)
         attachment_rows(self.node_names or {"": 0}, len(position))
 
     def _checked_freedoms(self) -> np.ndarray:

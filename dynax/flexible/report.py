@@ -56,12 +56,11 @@ class ElementReport:
         return "\n".join(lines)
 
 
-def check_elements(elements: FiniteElements, shapes: np.ndarray | None = None) -> ElementReport:
+def check_elements(elements: FiniteElements) -> ElementReport:
     """What matrices say about their structure; `dx.ModelError` for those that no structure has.
 
     Refused are a mass or a stiffness that is negative for some motion, a mass that is not the same in all directions,
     and positions about which turns strain a structure that shifts freely: they are in another unit, or another order.
-    `shapes`: modes that came with the matrices, `(N, m)`.
     """
     for name, matrix in (("mass matrix", elements.mass), ("stiffness matrix", elements.stiffness)):
         _refuse_negative(name, matrix)
@@ -88,7 +87,7 @@ def check_elements(elements: FiniteElements, shapes: np.ndarray | None = None) -
         center,
         np.linalg.eigvalsh(about),
         np.sqrt(elastic[:LISTED]) / (2.0 * np.pi),
-        None if shapes is None else _coupling(elements, shapes),
+        None if elements.shapes is None else _coupling(elements, elements.shapes),
     )
 
 
