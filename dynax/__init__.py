@@ -80,11 +80,14 @@ from dynax.flexible import (
     FiniteElements as FiniteElements,
     FlexibleBody as FlexibleBody,
     Modes as Modes,
+    PanelSection as PanelSection,
     beam_elements as beam_elements,
     check_elements as check_elements,
     flexible_beam as flexible_beam,
     flexible_body_from_nodes as flexible_body_from_nodes,
+    flexible_panel as flexible_panel,
     orthonormal_modes as orthonormal_modes,
+    panel_elements as panel_elements,
 )
 from dynax.io import (
     load_finite_elements as load_finite_elements,

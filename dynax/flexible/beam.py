@@ -104,7 +104,7 @@ def beam_elements(
         if not 0.0 <= x <= length:
             raise ModelError(f"is at {x:g}, outside of the beam's {length:g} m", element=f"station {name!r}")
     x = _stations(length, elements, np.array(list(stations.values()), dtype=float))
-    axes = _axes(np.asarray(direction, dtype=float), np.asarray(up, dtype=float))
+    axes = beam_axes(np.asarray(direction, dtype=float), np.asarray(up, dtype=float))
     freedoms = 6 * len(x)
     turned = np.kron(np.eye(2 * len(x)), axes)  # freedoms in body axes from those in the beam's
     stiffness = np.zeros((freedoms, freedoms))
@@ -155,7 +155,7 @@ def _stations(length: float, elements: int, given: np.ndarray) -> np.ndarray:
     return np.union1d(even, given[apart > 1e-9 * length])
 
 
-def _axes(direction: np.ndarray, up: np.ndarray) -> np.ndarray:
+def beam_axes(direction: np.ndarray, up: np.ndarray) -> np.ndarray:
     """The beam's axes as columns, in the body's."""
     x = direction / np.linalg.norm(direction) if np.any(direction) else direction
     across = up - (up @ x) * x
@@ -200,7 +200,7 @@ def _mass_points(
     if lumped:  # half of an element at each of its ends
         share, weight, element = np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.repeat(np.arange(count), 2)
     else:
-        share, weight = _gauss(4)
+        share, weight = gauss(4)
         element = np.repeat(np.arange(count), 4)
     s, w = np.tile(share, count), np.tile(weight, count) * h[element]
     local = _interpolated(s, h[element])
@@ -208,14 +208,14 @@ def _mass_points(
     spread = [np.zeros((len(s), 3, 6 * len(x))) for _ in local]
     for whole, part in zip(spread, local, strict=True):
         np.put_along_axis(whole, np.broadcast_to(rows[:, None], part.shape), part, axis=2)
-    translation, rotation = (np.einsum("ij,gjf->gif", axes, a) @ turned.T for a in spread)
+    translation, rotation = (in_body_axes(a, axes) for a in spread)
     inertia = axes @ np.diag(section.inertia_per_length) @ axes.T
 
     def foreshortening(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Minus the integral of the products of slopes along the beam, from its first node."""
         own = (turned.T @ shapes).reshape(len(x), 6, -1)
         ends = np.concatenate([own[:-1], own[1:]], axis=1)  # (elements, 12, m)
-        inner, inner_weight = _gauss(3)  # slopes are quadratic, their products of the fourth degree
+        inner, inner_weight = gauss(3)  # slopes are quadratic, their products of the fourth degree
         upto = np.append(share, 1.0)
         places = upto[:, None] * inner  # (points and the end, inner points)
         slopes = _interpolated(places[None], h[:, None, None])[1][..., 1:, :]
@@ -235,7 +235,13 @@ def _mass_points(
     )
 
 
-def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
+def in_body_axes(moved: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """How freedoms move points, `(g, 3, N)`, both in the beam's axes, with both in the body's."""
+    turned = np.einsum("ij,gjf->gif", axes, moved).reshape(-1, 3) @ axes.T
+    return turned.reshape(moved.shape)
+
+
+def gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights on the unit interval."""
     at, weight = np.polynomial.legendre.leggauss(count)
     return 0.5 * (1.0 + at), 0.5 * weight

@@ -15,7 +15,10 @@ from dynax.flexible.modes import Modes, attachment_modes, checked_matrices, crai
 from dynax.flexible.nodal import attachment_rows, flexible_body_from_nodes
 
 Freedoms = Mapping[str | int, str]
-"""Freedoms by node and digits: `{"root": "123456", 7: "3"}`; 1 to 3 are shifts along x, y, z and 4 to 6 turns."""
+"""Freedoms by node, or set of nodes, and digits: `{"root": "123456", 7: "3"}`; 1 to 3 are shifts, 4 to 6 turns."""
+
+NodeSets = Mapping[str, ArrayLike]
+"""Rows of nodes by the name of their set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +42,10 @@ class MassPoints:
     def mass_matrix(self) -> np.ndarray:
         """The consistent mass matrix, `sum m N^T N + N_r^T J N_r`."""
         moved, turned = (a.reshape(-1, a.shape[-1]) for a in (self.translation, self.rotation))
-        spin = np.einsum("gij,gjf->gif", self.inertia, self.rotation).reshape(turned.shape)
-        return moved.T @ (np.repeat(self.mass, 3)[:, None] * moved) + turned.T @ spin
+        mass = moved.T @ (np.repeat(self.mass, 3)[:, None] * moved)
+        if not np.any(self.inertia):
+            return mass
+        return mass + turned.T @ np.einsum("gij,gjf->gif", self.inertia, self.rotation).reshape(turned.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,7 @@ class FiniteElements:
       y, z and 3 to 5 turns about them. A row whose node is -1 is a generalised freedom, such as the amplitude of an
       internal mode in a Craig-Bampton set. By default node by node, six freedoms each, or three where `N = 3 n`.
     - `node_names`: names of some nodes, and their rows.
+    - `node_sets`: names of sets of nodes, such as those of an edge, and their rows.
     - `shapes`: mode shapes that come with the matrices, `(N, m)`, if any.
     - `points`: where elements know it, how their mass is spread.
 
@@ -66,6 +72,7 @@ class FiniteElements:
     position: np.ndarray
     freedoms: np.ndarray = None  # type: ignore[assignment]
     node_names: Mapping[str, int] = field(default_factory=dict)
+    node_sets: NodeSets = field(default_factory=dict)
     shapes: np.ndarray | None = None
     points: MassPoints | None = None
 
@@ -118,8 +125,12 @@ class FiniteElements:
     def select(self, which: Freedoms) -> np.ndarray:
         """The rows of the matrices that nodes and digits stand for."""
         rows = []
-        for key, digits in which.items():
-            node = self.node_row(key)
+        single = [
+            (key, node, digits)
+            for key, digits in which.items()
+            for node in np.ravel(self.node_sets.get(str(key), ()) if key in self.node_sets else self.node_row(key))
+        ]
+        for key, node, digits in single:
             for digit in digits:
                 match = np.flatnonzero((self.freedoms == (node, "123456".find(digit))).all(axis=1))
                 if not len(match):
@@ -136,8 +147,8 @@ class FiniteElements:
         """The row of a node, by its name or by itself."""
         if isinstance(node, str):
             if node not in self.node_names:
-                known = ", ".join(map(repr, self.node_names)) or "none"
-                raise ModelError("there is none", element=f"node {node!r}", hint=f"nodes with names: {known}")
+                known = ", ".join(map(repr, [*self.node_names, *self.node_sets])) or "none"
+                raise ModelError("there is none", element=f"node {node!r}", hint=f"names there are: {known}")
             return self.node_names[node]
         if not 0 <= node < len(self.position):
             raise ModelError(f"there are {len(self.position)} nodes", element=f"node {node}")

@@ -106,7 +106,8 @@ def save_flexible_body(body: FlexibleBody, path: str | os.PathLike) -> None:
     if Path(path).suffix != ".npz":
         raise ModelError("is not the name of a .npz file", file=str(path))
     arrays: dict[str, Any] = {f.name: np.asarray(getattr(body, f.name)) for f in fields(body)}
-    np.savez_compressed(path, **arrays | {"format": np.array(FORMAT)})
+    arrays["format"] = np.array(FORMAT)
+    np.savez_compressed(path, **arrays)
 
 
 def holds_matrices(source: str | os.PathLike) -> bool:
