@@ -60,8 +60,8 @@ class FiniteElements:
       y, z and 3 to 5 turns about them. A row whose node is -1 is a generalised freedom, such as the amplitude of an
       internal mode in a Craig-Bampton set. By default node by node, six freedoms each, or three where `N = 3 n`.
     - `node_names`: names of some nodes, and their rows.
-    - `node_sets`: names of sets of nodes, such as those of an edge, and their rows.
     - `shapes`: mode shapes that come with the matrices, `(N, m)`, if any.
+    - `node_sets`: names of sets of nodes, such as those of an edge, and their rows.
     - `points`: where elements know it, how their mass is spread.
 
     Raises `dx.ModelError` for what does not fit together, and for matrices that are not symmetric or not finite.
@@ -72,8 +72,8 @@ class FiniteElements:
     position: np.ndarray
     freedoms: np.ndarray = None  # type: ignore[assignment]
     node_names: Mapping[str, int] = field(default_factory=dict)
-    node_sets: NodeSets = field(default_factory=dict)
     shapes: np.ndarray | None = None
+    node_sets: NodeSets = field(default_factory=dict)
     points: MassPoints | None = None
 
     def __post_init__(self):

@@ -85,7 +85,7 @@ def load_flexible_body(
 def save_finite_elements(elements: FiniteElements, path: str | os.PathLike) -> None:
     """Write a structure to a `.npz` file, or to a folder of Matrix Market files where the path has no suffix.
 
-    What elements know beside their matrices, such as foreshortening, is not written: save the body for that.
+    What elements know beside their matrices, foreshortening and sets of nodes, is not written: save the body for that.
     """
     names, rows = list(elements.node_names), list(elements.node_names.values())
     arrays: dict[str, Any] = {n: getattr(elements, n) for n in (*REQUIRED, *OPTIONAL)}
