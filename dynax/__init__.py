@@ -82,6 +82,31 @@ from dynax.spatial import (
     spatial_acceleration as spatial_acceleration,
 )
 
+# Bodies that bend
+from dynax.flexible import (
+    BeamSection as BeamSection,
+    ElementReport as ElementReport,
+    FiniteElements as FiniteElements,
+    FlexibleBody as FlexibleBody,
+    Modes as Modes,
+    PanelSection as PanelSection,
+    beam_elements as beam_elements,
+    check_elements as check_elements,
+    flexible_beam as flexible_beam,
+    flexible_body_from_nodes as flexible_body_from_nodes,
+    flexible_panel as flexible_panel,
+    orthonormal_modes as orthonormal_modes,
+    panel_elements as panel_elements,
+)
+from dynax.io import (
+    load_finite_elements as load_finite_elements,
+    load_flexible_body as load_flexible_body,
+    read_matrix_market as read_matrix_market,
+    save_finite_elements as save_finite_elements,
+    save_flexible_body as save_flexible_body,
+    write_matrix_market as write_matrix_market,
+)
+
 # Configurations
 from dynax.model.configuration import (
     configuration_rate as configuration_rate,

@@ -18,8 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_root(demo)
     demo.add_argument("--output", default="dynax_demo.png", help="where the figures go (default: %(default)s)")
     demo.add_argument("--quick", action="store_true", help="fewer steps, for a smoke test")
-    check = commands.add_parser("check", help="print the tree of a robot, its totals and what is odd about the file")
-    check.add_argument("file", help="a URDF or MJCF")
+    check = commands.add_parser(
+        "check", help="print the tree of a robot, or the modes of a structure, and what is odd about the file"
+    )
+    check.add_argument("file", help="a URDF or MJCF; or a .npz or folder of Matrix Market files with a structure")
     _add_root(check)
     options = parser.parse_args(arguments)
     return _demo(options) if options.command == "demo" else _check(options)
@@ -50,8 +52,12 @@ def _check(options: argparse.Namespace) -> int:
 
     from dynax.errors import ModelError
     from dynax.io import load
+    from dynax.io.matrices import check_matrices, holds_matrices
 
     try:
+        if holds_matrices(options.file):
+            print(check_matrices(options.file))
+            return 0
         model = load(options.file, root=options.root)
     except ModelError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -23,6 +23,7 @@ ORDER = (
     ("sweep",),
     ("compile",),
     ("linear",),
+    ("flexible",),
     ("model",),
     ("tree",),
     ("bodies",),
