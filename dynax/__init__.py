@@ -74,7 +74,15 @@ from dynax.spatial import (
 )
 
 # Bodies that bend
-from dynax.flexible import FlexibleBody as FlexibleBody
+from dynax.flexible import (
+    BeamSection as BeamSection,
+    FiniteElements as FiniteElements,
+    FlexibleBody as FlexibleBody,
+    Modes as Modes,
+    beam_elements as beam_elements,
+    flexible_beam as flexible_beam,
+    flexible_body_from_nodes as flexible_body_from_nodes,
+)
 
 # Configurations
 from dynax.model.configuration import (
