@@ -249,12 +249,11 @@ def nodes(model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked
     coupling = along.shift_to_parent(jax.tree.map(lambda a: a[:, None], offset))
     if locked is not None:
         held = (p.rows.velocity >= 0) & locked[p.rows.velocity]
-        keep, unit = (jnp.asarray(k, s.dtype).reshape(*k.shape, *(1,) * len(s.batch)) for k in (~held, held))
+        known = (~held, held[:, :, None] * np.eye(held.shape[1]))
+        keep, unit = (jnp.asarray(k, s.dtype).reshape(*k.shape, *(1,) * len(s.batch)) for k in known)
         node = node._replace(column=node.column * keep[:, None])
         coupling = coupling * keep
-        mass = mass * keep[:, :, None] * keep[:, None] + unit[:, :, None] * np.eye(held.shape[1]).reshape(
-            held.shape[1], held.shape[1], *(1,) * len(s.batch)
-        )
+        mass = mass * keep[:, :, None] * keep[:, None] + unit
     return tree._replace(nodes=node._replace(coupling=coupling, mass=mass))
 
 

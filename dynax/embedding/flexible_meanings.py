@@ -53,6 +53,7 @@ from dynax.embedding.flexible import (
     with_bending,
 )
 from dynax.embedding.meanings import Motion as TreeMotion
+from dynax.embedding.meanings import tree_motion
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     configuration_rate,
@@ -171,8 +172,8 @@ def _matrix(model: FlexibleModel, q: jax.Array) -> jax.Array:
     return expanded(model, at.bodies, at.columns[:, :, :, None], jnp.broadcast_to(eye, (*eye.shape[:2], *q.shape[1:])))
 
 
-def skeleton_motion(model: FlexibleModel, q: jax.Array, v: jax.Array) -> TreeMotion:
-    """`X`, the skeleton's velocities and their drift: as for embedded loops."""
+@tree_motion.register
+def _(model: FlexibleModel, q: jax.Array, v: jax.Array) -> TreeMotion:
     at = _skeleton(model, q, v)
     return TreeMotion(_matrix(model, q), at.v, at.bias)
 

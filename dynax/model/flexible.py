@@ -5,9 +5,9 @@
 
 A body that bends stands in a *skeleton*, a tree of rigid bodies, as one body for each of its places:
 
-    panel/root   its first node, by which its joint holds it      joint `panel_joint`, the user's
-    panel        its frame, which modes refer to                  joint `panel/modes`, the inverse pose of the first node
-    panel/tip    each other node, which may carry bodies          joint `panel/tip`, the deformed pose of the node
+    panel/root   its first node, by which it is held          joint `panel_joint`, the user's
+    panel        its own frame, which mode shapes refer to    joint `panel/modes`, the inverse pose of the first node
+    panel/tip    each other node, which may carry bodies      joint `panel/tip`, the deformed pose of the node
 
 The last two are joints of six freedoms whose coordinates are known functions of the modes (`dynax.bodies.flexible`):
 
@@ -216,9 +216,7 @@ class FlexibleModel:
         """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here."""
         bodies = self.bodies if bodies is None else tuple(bodies)
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
-            raise ValueError(
-                f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these"
-            )
+            raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
         return dataclasses.replace(self, skeleton=self.skeleton.replace(**leaves), bodies=bodies)
 
     def at_time(self, time: Any) -> FlexibleModel:
