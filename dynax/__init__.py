@@ -11,6 +11,7 @@ from dynax.model import (
     Model as Model,
     ModelBuilder as ModelBuilder,
 )
+from dynax.model.flexible import FlexibleModel as FlexibleModel
 from dynax.model.edit import (
     attach as attach,
     change_root as change_root,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from dynax.tree.kinematics import kinematics
 from dynax.tree.setup import setup
 
 
-def prescribed_mask(model: Model, prescribed: Sequence[str]) -> np.ndarray:
+def prescribed_mask(model: Any, prescribed: Sequence[str]) -> np.ndarray:
     """Which freedoms belong to the prescribed joints, shape `(nv,)`."""
     if isinstance(prescribed, str):
         raise ValueError(f"`prescribed` must be a tuple of joint names, got the string {prescribed!r}")

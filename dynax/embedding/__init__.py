@@ -1,4 +1,5 @@
-"""Loops embedded in the tree: aggregates, their coefficients, and what every function means for such a model."""
+"""Trees whose coordinates follow from others: loops embedded in them, bodies that bend."""
 
+from dynax.embedding import flexible_meanings as flexible_meanings
 from dynax.embedding import meanings as meanings
 from dynax.embedding import operators as operators

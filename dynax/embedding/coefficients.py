@@ -18,6 +18,7 @@ from dynax.constraints.rows import plan as row_plan
 from dynax.embedding.aggregation import Aggregate, NodeTree, node_tree
 from dynax.model.structure import Structure
 from dynax.sweep import take_rows, walk
+from dynax.topology import Topology
 from dynax.tree.nodes import NodeOrder
 
 
@@ -41,16 +42,10 @@ class Group(NamedTuple):
     """Where `Y2` stands."""
 
 
-class NodePlan(NamedTuple):
+class NodeRows(NamedTuple):
+    """The rows of a walk over nodes, each some bodies of a tree that move together."""
+
     tree: NodeTree
-    groups: tuple[Group, ...]
-    independent: np.ndarray
-    """The tree's freedoms that stay: entry `i` of an embedded velocity is that of freedom `independent[i]`. In the
-    order of the tree, but that those of one aggregate follow one another."""
-    local: np.ndarray
-    """For each freedom of the tree its place among its node's independent ones, -1 if it is dependent, `(nv,)`."""
-    reach: np.ndarray
-    """For each freedom of the tree and place, the embedded velocity that moves it, -1 for none, `(nv, r)`."""
     body: np.ndarray
     """Members by row of the walk, -1 for padding, `(rows, m)`."""
     carrier: np.ndarray
@@ -62,38 +57,19 @@ class NodePlan(NamedTuple):
     """For each member the freedoms of its node that move it, -1 for padding, `(rows, m, w)`."""
     freedom: np.ndarray
     """The freedoms of each row's node, -1 for padding, `(rows, f)`."""
-    solved: np.ndarray
-    """For each freedom of the tree its place among all dependent ones, group by group, -1 if it is none, `(nv,)`."""
-    spread: np.ndarray
-    """For each embedded velocity the entries of `X` by freedom and place that it multiplies, -1 for padding."""
     order: NodeOrder
 
 
-@lru_cache(maxsize=64)
-def node_plan(structure: Structure, embedding: Embedding, execution: str = "levels") -> NodePlan:
-    topology = structure.topology
-    tree = node_tree(topology, embedding.aggregates)
-    dependent = {freedom for own in embedding.dependent for freedom in own}
-    # Node by node, so that operators over nodes and vectors over freedoms have one order.
-    nodes = sorted((*tree.members, *((root,) for root in tree.bases)), key=min)
-    ordered = [j for node in nodes for b in node for j in range(topology.v_start[b], topology.v_start[b + 1])]
-    independent = np.array([j for j in ordered if j not in dependent], dtype=int)
-    rank = {int(j): i for i, j in enumerate(independent)}
+def node_rows(
+    topology: Topology, tree: NodeTree, own: list[list[int]], roots: list[int], execution: str = "levels"
+) -> NodeRows:
+    """The rows of nodes whose velocities are `own`, `roots` those of the bases."""
     freedoms = [
         [j for body in bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
         for bodies in tree.members
     ]
-    own = [[rank[j] for j in node if j in rank] for node in freedoms]
     width = max([1, *(len(velocities) for velocities in own)])
     most = max([1, *(len(bodies) for bodies in tree.members)])
-    local, reach = np.full(topology.nv, -1), np.full((topology.nv, width), -1)
-    for node, velocities in zip(freedoms, own, strict=True):
-        for j in node:
-            local[j] = velocities.index(rank[j]) if j in rank else -1
-            reach[j, : len(velocities)] = velocities
-    for root in tree.bases:  # each of a base's freedoms stands for itself
-        for j in range(topology.v_start[root], topology.v_start[root + 1]):
-            local[j], reach[j, 0] = 0, rank[j]
     paths = [
         [[j for j in node if topology.support[body, topology.body_of_velocity[j]]] for body in bodies]
         for node, bodies in zip(freedoms, tree.members, strict=True)
@@ -112,6 +88,50 @@ def node_plan(structure: Structure, embedding: Embedding, execution: str = "leve
         carrier[row] = tree.parent_bodies[node]
         for k, member in enumerate(paths[node]):
             path[row, k, : len(member)] = member
+    freedom = _padded([freedoms[node] if node >= 0 else [] for node in rows.rows])
+    return NodeRows(tree, body, carrier, port, velocity, path, freedom, NodeOrder(rows, velocity, np.array(roots, int)))
+
+
+class NodePlan(NamedTuple):
+    groups: tuple[Group, ...]
+    independent: np.ndarray
+    """The tree's freedoms that stay: entry `i` of an embedded velocity is that of freedom `independent[i]`. In the
+    order of the tree, but that those of one aggregate follow one another."""
+    local: np.ndarray
+    """For each freedom of the tree its place among its node's independent ones, -1 if it is dependent, `(nv,)`."""
+    reach: np.ndarray
+    """For each freedom of the tree and place, the embedded velocity that moves it, -1 for none, `(nv, r)`."""
+    solved: np.ndarray
+    """For each freedom of the tree its place among all dependent ones, group by group, -1 if it is none, `(nv,)`."""
+    spread: np.ndarray
+    """For each embedded velocity the entries of `X` by freedom and place that it multiplies, -1 for padding."""
+    rows: NodeRows
+
+
+@lru_cache(maxsize=64)
+def node_plan(structure: Structure, embedding: Embedding, execution: str = "levels") -> NodePlan:
+    topology = structure.topology
+    tree = node_tree(topology, embedding.aggregates)
+    dependent = {freedom for own in embedding.dependent for freedom in own}
+    # Node by node, so that operators over nodes and vectors over freedoms have one order.
+    nodes = sorted((*tree.members, *((root,) for root in tree.bases)), key=min)
+    ordered = [j for node in nodes for b in node for j in range(topology.v_start[b], topology.v_start[b + 1])]
+    independent = np.array([j for j in ordered if j not in dependent], dtype=int)
+    rank = {int(j): i for i, j in enumerate(independent)}
+    freedoms = [
+        [j for body in bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
+        for bodies in tree.members
+    ]
+    own = [[rank[j] for j in node if j in rank] for node in freedoms]
+    width = max([1, *(len(velocities) for velocities in own)])
+    local, reach = np.full(topology.nv, -1), np.full((topology.nv, width), -1)
+    for node, velocities in zip(freedoms, own, strict=True):
+        for j in node:
+            local[j] = velocities.index(rank[j]) if j in rank else -1
+            reach[j, : len(velocities)] = velocities
+    for root in tree.bases:  # each of a base's freedoms stands for itself
+        for j in range(topology.v_start[root], topology.v_start[root + 1]):
+            local[j], reach[j, 0] = 0, rank[j]
     roots = [rank[j] for root in tree.bases for j in range(topology.v_start[root], topology.v_start[root + 1])]
     groups = _groups(structure, embedding)
     solved = np.full(topology.nv, -1)
@@ -119,10 +139,8 @@ def node_plan(structure: Structure, embedding: Embedding, execution: str = "leve
     solved[listed] = np.arange(len(listed))
     entries = [np.flatnonzero(reach.reshape(-1) == i).tolist() for i in range(len(independent))]
     return NodePlan(
-        tree, groups, independent, local, reach, body, carrier, port, velocity, path,
-        _padded([freedoms[node] if node >= 0 else [] for node in rows.rows]), solved,
-        _padded(entries), NodeOrder(rows, velocity, np.array(roots, dtype=int)),
-    )  # fmt: skip
+        groups, independent, local, reach, solved, _padded(entries), node_rows(topology, tree, own, roots, execution)
+    )
 
 
 def _padded(rows: list[list[int]]) -> np.ndarray:

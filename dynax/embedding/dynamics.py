@@ -24,6 +24,7 @@ from dynax.embedding.coefficients import (
     Elimination,
     Embedding,
     NodePlan,
+    NodeRows,
     coefficients,
     dependents,
     elimination,
@@ -75,7 +76,11 @@ def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "level
     s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
     c = coordinates(model, s, kin, p)
-    x = c.x
+    return Place(c, *placed(model, s, kin, p.rows, c.x, world_inertias(s, kin)))
+
+
+def placed(model: Model, s: Setup, kin: Parts, p: NodeRows, x: jax.Array, inertias: Parts) -> tuple[Motion, Tree]:
+    """How freedoms move the members of their nodes, and the tree of nodes, for `X` by freedom and place."""
     position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position))
     places = position, root_offsets(model, s)
     above = jax.tree.map(_with_zero(s), places)
@@ -87,7 +92,6 @@ def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "level
     columns = jax.tree.map(lambda a: jnp.sum(a[:, :, :, None] * weights, axis=2), moving)
     held = _static(p.body >= 0, s)
     offset = _offset(member, jax.tree.map(lambda a: a[:, None], carrier)) * held
-    inertias = world_inertias(s, kin)
     inertia = pick(s.layout.body_order(inertias), p.body)
     rotor = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
     own, along = pick(x, p.freedom), pick(rotor, p.freedom)
@@ -95,7 +99,7 @@ def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "level
     unit = _static((p.velocity < 0)[:, :, None] * np.eye(p.velocity.shape[1]), s)
     nodes = Node(offset, columns, reflected + unit, _static(p.port, s))
     which = np.searchsorted(model.topology.free_roots, np.array(p.tree.bases, dtype=int))
-    return Place(c, moving, Tree(p.order, nodes, inertia, free_bases(model, s, inertias, which)))
+    return moving, Tree(p.order, nodes, inertia, free_bases(model, s, inertias, which))
 
 
 def _static(known: np.ndarray, s: Setup) -> jax.Array:
@@ -160,14 +164,14 @@ def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "
 def forward(model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels") -> jax.Array:
     """Embedded accelerations for trailing batch axes; `q` is the tree's configuration, `v` and `tau` are embedded."""
     place = at(model, q, embedding, execution)
-    c, tree = place.coordinates, place.tree
-    p, (s, kin, whole, drift) = c.plan, tree_state(model, q, c, v, execution)
+    c, tree, rows = place.coordinates, place.tree, place.coordinates.plan.rows
+    s, kin, whole, drift = tree_state(model, q, c, v, execution)
     forces = s.layout.body_order(net_forces(s, kin, world_inertias(s, kin), external))
-    along = pick(drift, p.path)
+    along = pick(drift, rows.path)
     bias = jax.tree.map(lambda a: jnp.sum(a * along, axis=2), place.moving)
-    rest = tau - reduced(p, c.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
-    on_bases = take_rows(forces, np.array(p.tree.bases, dtype=int))
-    return recursion(tree, Load(pick(forces, p.body), bias=bias), on_bases, rest).a
+    rest = tau - reduced(c.plan, c.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
+    on_bases = take_rows(forces, np.array(rows.tree.bases, dtype=int))
+    return recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest).a
 
 
 def inverse(model: Model, q, v, a, external, embedding: Embedding) -> jax.Array:

@@ -6,7 +6,8 @@ of the mass matrix and its factor run over the aggregated nodes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +68,15 @@ class Motion(NamedTuple):
     """`Xdot v`."""
 
 
+@singledispatch
+def tree_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
+    """Of a kind of model that is made of a tree."""
+    raise TypeError(f"a {type(model).__name__} is not made of a tree")
+
+
+@tree_motion.register
 @jax.jit
-def tree_motion(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
+def _(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
     c, state = moving_state(model.tree, q, v, model.embedding)
     return Motion(dense(c.plan, c.x), state.v, state.drift)
 

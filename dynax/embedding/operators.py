@@ -64,12 +64,12 @@ class EmbeddedOperators(SpatialOperators):
 @jax.jit
 def _embedded_operators(model: EmbeddedModel, q: jax.Array) -> EmbeddedOperators:
     tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
-    nodes = sorted((*p.tree.members, *((root,) for root in p.tree.bases)), key=min)
+    nodes = sorted((*p.rows.tree.members, *((root,) for root in p.rows.tree.bases)), key=min)
     where = {body: (k, m) for k, bodies in enumerate(nodes) for m, body in enumerate(bodies)}
     parents, ports = [], []
-    row_of = {bodies: row for row, bodies in enumerate(tuple(b for b in r if b >= 0) for r in p.body.tolist())}
+    row_of = {bodies: row for row, bodies in enumerate(tuple(b for b in r if b >= 0) for r in p.rows.body.tolist())}
     for bodies in nodes:
-        carrier = p.carrier[row_of[bodies]] if bodies in row_of else -1
+        carrier = p.rows.carrier[row_of[bodies]] if bodies in row_of else -1
         node, port = where.get(int(carrier), (-1, 0))
         parents.append(node)
         ports.append(port)
@@ -79,7 +79,7 @@ def _embedded_operators(model: EmbeddedModel, q: jax.Array) -> EmbeddedOperators
     free = Blocks(tuple(_freedoms(p, nodes, row_of, tree)))
 
     poses = forward_kinematics(tree, q)
-    carriers = np.array([p.carrier[row_of[b]] if b in row_of else -1 for b in nodes], dtype=int)
+    carriers = np.array([p.rows.carrier[row_of[b]] if b in row_of else -1 for b in nodes], dtype=int)
     pose = _padded(poses, member)
     above = _padded(poses, carriers[:, None])
     relative = jax.vmap(jax.vmap(lambda a, b: _between(a, b), in_axes=(None, 0)))(
@@ -117,7 +117,8 @@ def _embedded_operators(model: EmbeddedModel, q: jax.Array) -> EmbeddedOperators
 
 
 def _freedoms(p, nodes, row_of, tree) -> list[int]:
-    return [int(np.count_nonzero(p.velocity[row_of[b]] >= 0)) if b in row_of else tree.joints[b[0]].nv for b in nodes]
+    held = p.rows.velocity >= 0
+    return [int(np.count_nonzero(held[row_of[b]])) if b in row_of else tree.joints[b[0]].nv for b in nodes]
 
 
 def _padded(poses: Transform, index: np.ndarray) -> Transform:
@@ -139,16 +140,16 @@ def _columns(model: EmbeddedModel, q, nodes, row_of, width: int, most: int) -> t
     kin = kinematics(tree, s)
     rotation = s.layout.body_order(Parts(kin.roots.rotation, kin.rows.rotation))
     constants = s.layout.body_order(s.constants)
-    index = p.body.reshape(-1)
+    index = p.rows.body.reshape(-1)
     axes, fixed = take_rows((rotation, constants), np.maximum(index, 0))
-    axes, fixed = jax.tree.map(lambda a: a.reshape(*p.body.shape, 1), (axes, fixed))
+    axes, fixed = jax.tree.map(lambda a: a.reshape(*p.rows.body.shape, 1), (axes, fixed))
     column = public_motion(fixed, axes, nodes_at.column)
     found = jnp.moveaxis(column.array, 1, 2)  # (row, r, m, 6)
     count, r = found.shape[:2]
     # One row more, for the bases: all six freedoms of a free root.
     six = jnp.eye(width, 6 * most, dtype=q.dtype)[None]
     rows = jnp.pad(found.reshape(count, r, -1), ((0, 0), (0, width - r), (0, 0)))
-    padding = (p.velocity < 0)[:, :, None] * np.eye(r)
+    padding = (p.rows.velocity < 0)[:, :, None] * np.eye(r)
     inner = jnp.pad(nodes_at.mass - padding, ((0, 1), (0, width - r), (0, width - r)))
     pick = np.array([row_of.get(bodies, count) for bodies in nodes], dtype=int)
     start = [tree.topology.v_start[bodies[0]] if bodies not in row_of else -width for bodies in nodes]

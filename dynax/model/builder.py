@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
-from dynax.joints import AbstractJoint, Weld
+from dynax.flexible import FlexibleBody
+from dynax.joints import AbstractJoint, Free, Reversed, Weld
 from dynax.model.checked import model_of
 from dynax.model.closures import WORLD, ClosureBuilder, checked_pose
+from dynax.model.flexible import flexible_model
 from dynax.model.model import Model
 from dynax.model.structure import Finding, Structure, close_names
 from dynax.spatial import SpatialInertia, Transform
@@ -65,6 +68,8 @@ class ModelBuilder(ClosureBuilder):
     bodies: dict[str, BodyRecord] = field(default_factory=dict, init=False, repr=False)
     frames: dict[str, FrameRecord] = field(default_factory=dict, init=False, repr=False)
     findings: list[Finding] = field(default_factory=list, init=False, repr=False)
+    flexible: dict[str, FlexibleBody] = field(default_factory=dict, init=False, repr=False)
+    """Bodies with modes; `bodies` has one for the frame and each node of each."""
     _moving_joints: set[str] = field(default_factory=set, init=False, repr=False)
 
     def body(
@@ -74,7 +79,7 @@ class ModelBuilder(ClosureBuilder):
         parent: str = WORLD,
         joint: AbstractJoint | None = None,
         placement: Transform | None = None,
-        inertia: SpatialInertia | None = None,
+        inertia: SpatialInertia | FlexibleBody | None = None,
         joint_name: str | None = None,
         anchor: ArrayLike = (0.0, 0.0, 0.0),
         armature: ArrayLike = 0.0,
@@ -91,10 +96,11 @@ class ModelBuilder(ClosureBuilder):
         **Arguments:**
 
         - `name`: unique among bodies and frames; `"world"` is taken.
-        - `parent`: `"world"` or a body added before.
+        - `parent`: `"world"` or a body added before; of a flexible one the node, `"panel/tip"`.
         - `joint`: how it is connected; default `Weld()`, which merges it into the parent and keeps a frame of its name.
         - `placement`: the pose of its frame in the parent's when the joint is at its identity.
-        - `inertia`: in its own frame; default massless.
+        - `inertia`: in its own frame; default massless. With a `FlexibleBody` the body bends: what is said of its frame
+          here is said of its first node, and `q` holds its modes after its joint's coordinates.
         - `joint_name`: default `"<name>_joint"`.
         - `anchor`: the point the joint acts at, in the body's frame [m].
         - `armature`, `damping`, `friction_loss`, `stiffness`: per freedom, a number or shape `(nv,)`, not negative.
@@ -105,8 +111,20 @@ class ModelBuilder(ClosureBuilder):
         label = f"body {name!r}"
         joint = Weld() if joint is None else joint
         self._check_name(name, label)
+        if isinstance(inertia, FlexibleBody):
+            options = {
+                "armature": armature, "damping": damping, "friction_loss": friction_loss, "stiffness": stiffness,
+                "spring_reference": spring_reference, "position_limits": position_limits,
+                "velocity_limit": velocity_limit, "effort_limit": effort_limit, "anchor": anchor,
+                "joint_name": f"{name}_joint" if joint_name is None else joint_name,
+            }  # fmt: skip
+            return self._flexible_body(name, inertia, parent=parent, joint=joint, placement=placement, **options)
         if parent != WORLD and parent not in self.bodies:
             raise ModelError(close_names(parent, (WORLD, *self.bodies), "body"), element=label)
+        if parent in self.flexible:
+            nodes = ", ".join(repr(f"{parent}/{node}") for node in self.flexible[parent].node_names)
+            reason = f"its parent {parent!r} bends: what it carries hangs on a node"
+            raise ModelError(reason, element=label, hint=f"name one of {nodes}")
         if not isinstance(joint, AbstractJoint):
             raise ModelError(
                 f"`joint` is {joint!r}, not a joint", element=label, hint="pass an instance such as Revolute((0, 0, 1))"
@@ -138,6 +156,31 @@ class ModelBuilder(ClosureBuilder):
         )
         return self
 
+    def _flexible_body(
+        self, name: str, body: FlexibleBody, *, placement: Transform | None = None, **options: Any
+    ) -> ModelBuilder:
+        """The places of a body that bends, see `dynax.model.flexible`."""
+        label, (held, *others) = f"flexible body {name!r}", body.node_names
+        position = np.asarray(body.node_position, np.float64)
+        if position.ndim != 2:
+            hint = "build a model with one of them, then `replace(bodies=...)`"
+            raise ModelError("its leaves have batch axes", element=label, hint=hint)
+        com, inertia = _of_origin(body)
+        rigid = self._checked_inertia(SpatialInertia(np.asarray(body.mass, np.float64), com, inertia), label)
+        first, frame = f"{name}/{held}", Transform.from_translation(-position[0])
+        self.body(first, placement=placement, **options)
+        if not body.num_modes:
+            self.body(name, parent=first, placement=frame, inertia=rigid)
+            for node, place in zip(others, position[1:], strict=True):
+                self.body(f"{name}/{node}", parent=name, placement=Transform.from_translation(place))
+            return self
+        # An armature for what checks the tree, which knows of no modes: `flexible_model` takes it out.
+        self.body(name, parent=first, joint=Reversed(Free()), joint_name=f"{name}/modes", inertia=rigid, armature=1.0)
+        for node in others:
+            self.body(f"{name}/{node}", parent=name, joint=Free(), joint_name=f"{name}/{node}", armature=1.0)
+        self.flexible[name] = body
+        return self
+
     def frame(self, name: str, *, body: str = WORLD, placement: Transform | None = None) -> ModelBuilder:
         """Add a named frame, fixed to `body` (or the world) at `placement`."""
         label = f"frame {name!r}"
@@ -154,7 +197,16 @@ class ModelBuilder(ClosureBuilder):
 
     @np.errstate(over="ignore", invalid="ignore")  # numbers that are none are found at the end, by name
     def build(self) -> Model:
-        """The model. Welded bodies are merged into what carries them and stay addressable as frames."""
+        """The model. Welded bodies are merged into what carries them and stay addressable as frames.
+
+        With bodies that bend it is a `FlexibleModel`, which functions take in the place of a `Model`.
+        """
+        if self.flexible and (self.loops or self.gears or self.conditions):
+            raise ModelError(
+                "loops, gears and conditions do not go with bodies that bend yet",
+                element=f"flexible body {next(iter(self.flexible))!r}",
+                hint="replace the loop by a stiff spring, or the body by a rigid one",
+            )
         moving = [record for record in self.bodies.values() if not isinstance(record.joint, Weld)]
         index = {record.name: k for k, record in enumerate(moving)}
         # Where every body's frame stands: on which moving body (-1: the world), and at which pose.
@@ -221,7 +273,8 @@ class ModelBuilder(ClosureBuilder):
         for name, stack in poses.items():
             numbers[f"{name}.rotation"] = np.reshape([np.asarray(p.rotation, np.float64) for p in stack], (-1, 3, 3))
             numbers[f"{name}.translation"] = np.reshape([np.asarray(p.translation, np.float64) for p in stack], (-1, 3))
-        return model_of(structure, numbers, dict.fromkeys(numbers, np.dtype(float)))
+        model = model_of(structure, numbers, dict.fromkeys(numbers, np.dtype(float)))
+        return cast(Model, flexible_model(model, self.flexible)) if self.flexible else model
 
     def _check_name(self, name: str, label: str) -> None:
         if not isinstance(name, str) or not name:
@@ -259,6 +312,13 @@ class ModelBuilder(ClosureBuilder):
                 "check the units, the point they refer to and the signs of the products of inertia",
             )
         return inertia
+
+
+def _of_origin(body: FlexibleBody) -> tuple[np.ndarray, np.ndarray]:
+    """The centre of mass and the inertia about it of a body that does not bend."""
+    mass, moment, inertia = (np.asarray(x, np.float64) for x in (body.mass, body.first_moment, body.inertia))
+    com = moment / mass if mass > 0.0 else np.zeros(3)
+    return com, inertia - mass * (com @ com * np.eye(3) - np.outer(com, com))
 
 
 def _six(tensor: np.ndarray) -> np.ndarray:

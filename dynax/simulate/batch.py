@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dynax.compile.tiles import LANES, by_tiles, even_width, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
+from dynax.model.flexible import FlexibleModel
 from dynax.model.numbers import number_shapes
 
 _MODELS = Model | EmbeddedModel
@@ -77,6 +78,11 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 
 def batch_axes(argument: Any) -> Any:
     """The axes of a batch in an argument, as `in_axes` of `jax.vmap`: a tree of it, 0 for what is batched."""
+    if isinstance(argument, FlexibleModel):
+        raise ValueError(
+            f"batch: model {argument.name!r} has bodies that bend, and cannot be an argument yet; close over it, and "
+            "`replace` inside `fn` the leaves that differ"
+        )
     if isinstance(argument, EmbeddedModel):
         model = argument.tree
     elif isinstance(argument, Model):

@@ -17,7 +17,6 @@ from jax import lax
 
 from dynax.compile.batching import by_samples
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.simulate.stepper import acceleration
 from dynax.sweep.scan import varying_as
@@ -50,7 +49,7 @@ class Kick(NamedTuple):
 
 def tree(model: Model) -> Model:
     """The tree whose joints have damping and friction."""
-    return model.tree if isinstance(model, EmbeddedModel) else model
+    return model if isinstance(model, Model) else model.tree
 
 
 def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction) -> Kick:
@@ -58,7 +57,7 @@ def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     slope = tree(model).damping.astype(v.dtype) + friction.slope
     nothing = jnp.zeros_like(slope)
     stiff = model.replace(armature=model.armature + dt * slope, damping=nothing, friction_loss=nothing)
-    if not isinstance(model, EmbeddedModel):
+    if isinstance(model, Model):
         return Kick(stiff, tau - slope * v - friction.force)
     motion = tree_motion(model, q, v)
     return Kick(stiff, tau - motion.x.T @ (slope * motion.v + friction.force))
@@ -96,7 +95,7 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
         k, a, sense, _ = state
         middle = v + 0.5 * dt * a
         a = kick(model, q, v, tau, dt, _law(model, sense)).acceleration(q, middle)
-        if isinstance(model, EmbeddedModel):
+        if not isinstance(model, Model):
             motion = tree_motion(model, q, middle)
             end = tree_motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
         else:
@@ -106,7 +105,7 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
         changed = (found != sense) & (loss > 0)
         return k + 1, a, jnp.where(changed & (k + 1 == ROUNDS), 0.0, found), changed
 
-    begin = tree_motion(model, q, v).v if isinstance(model, EmbeddedModel) else v
+    begin = v if isinstance(model, Model) else tree_motion(model, q, v).v
     start = 0, jnp.zeros_like(v), slip(begin), loss > 0
     _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((model, q, tau, dt), start))
     return sense

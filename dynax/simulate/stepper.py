@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.model import Model
+from dynax.model.flexible import FlexibleModel
 from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
@@ -46,7 +47,12 @@ def kept(model: Model, state: State) -> State:
 
 
 def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
-    """For steppers that take the tree alone."""
+    """For steppers that take the tree alone, and rigid bodies."""
+    if isinstance(model, FlexibleModel):
+        raise ValueError(
+            f"{type(stepper).__name__} does not know the stiffness of modes, which model {model.name!r} has; "
+            "use another stepper, such as 'rk4'"
+        )
     if closed(model):
         raise ValueError(
             f"{type(stepper).__name__} does not keep the loops, gears and conditions of model {model.name!r}; "

@@ -1,0 +1,174 @@
+"""Bodies that bend, as nodes of a tree: the motion of their places, their inertia and what it asks for (Jain and
+Rodriguez, FLEX-KIN, FLEX-MM, FLEX-BM).
+
+All bodies at once: those of one level are stacked on a first batch axis, modes that one lacks are zeros. Quantities are
+in the axes of the body's frame, about its origin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.flexible import FlexibleBody
+from dynax.model.flexible import FlexibleModel
+from dynax.spatial import Force, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_translation
+from dynax.sweep import take_rows
+
+# Each leaf's axes without those of a batch, and which of them run over modes.
+_AXES = {
+    "node_position": (2, ()), "node_translation": (3, (2,)), "node_rotation": (3, (2,)),
+    "node_foreshortening": (4, (1, 2)), "mass": (0, ()), "first_moment": (1, ()), "inertia": (2, ()),
+    "translation_coupling": (2, (1,)), "rotation_coupling": (2, (1,)), "rotation_coupling_rate": (3, (0, 2)),
+    "inertia_first": (3, (0,)), "inertia_second": (4, (0, 1)), "foreshortening": (3, (0, 1)),
+    "foreshortening_moment": (4, (0, 1)), "modal_mass": (2, (0, 1)), "stiffness": (2, (0, 1)), "damping": (2, (0, 1)),
+}  # fmt: skip
+
+
+class Modal(NamedTuple):
+    """The inertia of the bodies that bend, over the motion of their frames and their modes."""
+
+    inertia: RigidInertia
+    """Components of shape `(bodies, *batch)`."""
+    coupling: Force
+    """The momentum of each mode, axes (body, mode)."""
+    mass: jax.Array
+    """Shape `(bodies, m, m, *batch)`."""
+
+    def momentum(self, velocity: Motion, rate: jax.Array) -> tuple[Force, jax.Array]:
+        """Of the frames, and of the modes."""
+        along = jax.tree.map(lambda a: jnp.sum(a, axis=1), self.coupling * rate)
+        own = jnp.sum(self.mass * rate[:, None], axis=2)
+        return self.inertia @ velocity + along, own + self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+
+
+class FlexibleBodies:
+    """The bodies of a model for a state with trailing batch axes; modes have shape `(bodies, m, *batch)`."""
+
+    def __init__(self, model: FlexibleModel, like: jax.Array):
+        self.model, self.batch, self.dtype = model, like.shape[1:], like.dtype
+        self.most = max(member.modes for member in model.members)
+        padded = [self._padded(body) for body in model.bodies]
+        levels = dict.fromkeys(body.level for body in model.bodies)
+        self.groups: list[tuple[list[int], FlexibleBody]] = []
+        for level in levels:
+            rows = [k for k, body in enumerate(model.bodies) if body.level == level]
+            leaves = {
+                name: jnp.stack(jnp.broadcast_arrays(*(padded[k][name] for k in rows)), axis=ndim)
+                for name, (ndim, _) in _AXES.items()
+                if not name.startswith("node")
+            }
+            self.groups.append((rows, dataclasses.replace(model.bodies[rows[0]], **leaves)))
+        self._order = np.argsort([row for rows, _ in self.groups for row in rows])
+        # Nodes: of each body the first, which its frame hangs on, then the others.
+        self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
+        self.nodes = {
+            name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
+            for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
+        }
+
+    def _padded(self, body: FlexibleBody) -> dict[str, jax.Array]:
+        """All leaves with as many modes and batch axes as the others have."""
+        leaves = {}
+        for name, (ndim, modes) in _AXES.items():
+            leaf = getattr(body, name).astype(self.dtype)
+            leaf = leaf.reshape(leaf.shape + (1,) * (ndim + len(self.batch) - leaf.ndim))
+            pads = [(0, self.most - body.num_modes if axis in modes else 0) for axis in range(leaf.ndim)]
+            leaves[name] = jnp.pad(leaf, pads) if modes else leaf
+        if body.level != "consistent":
+            leaves["node_foreshortening"] = jnp.zeros_like(leaves["node_foreshortening"])
+        return leaves
+
+    def modes(self, x: jax.Array, table: np.ndarray) -> jax.Array:
+        """The modal entries of a vector, by a table of `model.places`."""
+        return take_rows(x, table.reshape(-1)).reshape(*table.shape, *x.shape[1:])
+
+    def inertia(self, eta: jax.Array) -> Modal:
+        """`M_m(eta)` (eqs. 23 to 25)."""
+
+        def own(body: FlexibleBody, eta: jax.Array) -> tuple:
+            rotation, translation = body.couplings_at(eta)
+            j = body.inertia_at(eta)
+            six = jnp.stack([j[a, b] for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2))])
+            return body.mass, body.first_moment_at(eta), six, rotation, translation, body.modal_mass
+
+        mass, moment, six, rotation, translation, modal = self._each(own, eta)
+        coupling = Force(Vec3(*(rotation[:, k] for k in range(3))), Vec3(*(translation[:, k] for k in range(3))))
+        moment, six = Vec3(*(moment[:, k] for k in range(3))), Sym3(*(six[:, k] for k in range(6)))
+        return Modal(RigidInertia(mass, moment, six), coupling, modal)
+
+    def elastic(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
+        """`K eta + D etad`."""
+
+        def own(body: FlexibleBody, eta: jax.Array, rate: jax.Array) -> jax.Array:
+            return jnp.sum(body.stiffness * eta[None] + body.damping * rate[None], axis=1)
+
+        return self._each(own, eta, rate)
+
+    def gyroscopic(self, eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[Force, jax.Array]:
+        """`b_m` (eqs. 33 and 39): on the frames, and on the modes."""
+
+        def own(body: FlexibleBody, *x: jax.Array) -> jax.Array:
+            return body.gyroscopic_force(*x)
+
+        w, v = (jnp.stack([a.x, a.y, a.z], axis=1) for a in (velocity.angular, velocity.linear))
+        b = self._each(own, eta, rate, w, v)
+        angular, linear = (Vec3(*(b[:, self.most + first + k] for k in range(3))) for first in (0, 3))
+        return Force(angular, linear), b[:, : self.most]
+
+    def _each(self, function, *arrays: jax.Array):
+        """A function of the stacked bodies of each level, results in body order with bodies in front."""
+        found = []
+        for rows, body in self.groups:
+            own = function(body, *(jnp.moveaxis(a[np.array(rows)], 0, 1) for a in arrays))
+            found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
+        return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
+
+    def poses(self, eta: jax.Array) -> jax.Array:
+        """Where nodes stand in the frames, as coordinates of a free joint, `(nodes, 7, *batch)`."""
+        angle, shift, _ = self._displaced(eta)
+        turn = Quaternion.exp(angle)
+        place = Vec3(*(self.nodes["node_position"][:, k] for k in range(3))) + shift
+        return jnp.stack(jnp.broadcast_arrays(place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z), axis=1)
+
+    def columns(self, eta: jax.Array) -> jax.Array:
+        """The velocities of nodes by each mode, in their own axes, `(nodes, 6, m, *batch)`.
+
+        The angular ones are the exact rates of `exp(Pi_w eta)`: `Pi_w` itself is right to first order only.
+        """
+        angle, _, slope = self._displaced(eta)
+        angle = jax.tree.map(lambda a: a[:, None], angle)
+        turning = Vec3(*(self.nodes["node_rotation"][:, k] for k in range(3)))
+        angular, linear = exp_translation(-angle, turning), Quaternion.exp(-angle).matrix() @ slope
+        return jnp.stack(jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z), axis=1)
+
+    def drifts(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
+        """The accelerations of nodes while the modes keep their rates, `(nodes, 6, *batch)`."""
+        return jax.jvp(lambda x: jnp.sum(self.columns(x) * self.of_owner(rate)[:, None], axis=2), (eta,), (rate,))[1]
+
+    def of_owner(self, x: jax.Array) -> jax.Array:
+        """Quantities of bodies at each of their nodes."""
+        return x[self.owner]
+
+    def _displaced(self, eta: jax.Array) -> tuple[Vec3, Vec3, Vec3]:
+        """`Pi_w eta`, the displacement, and its slopes by the modes, axes (node, mode)."""
+        x = self.of_owner(eta)
+        drawn = jnp.sum(self.nodes["node_foreshortening"] * x[:, None, :, None], axis=2)  # (node, mode, 3)
+        slope = jnp.swapaxes(self.nodes["node_translation"], 1, 2) + drawn
+        shift = jnp.sum((slope - 0.5 * drawn) * x[:, :, None], axis=1)
+        angle = jnp.sum(self.nodes["node_rotation"] * x[:, None], axis=2)
+        return (
+            Vec3(*(angle[:, k] for k in range(3))),
+            Vec3(*(shift[:, k] for k in range(3))),
+            Vec3(*(slope[:, :, k] for k in range(3))),
+        )
+
+
+def _broadcast(leaves, ndim: int) -> list[jax.Array]:
+    """With equal axes of a batch, which come after the first `ndim`."""
+    batch = jnp.broadcast_shapes(*(leaf.shape[ndim:] for leaf in leaves))
+    return [jnp.broadcast_to(leaf, (*leaf.shape[:ndim], *batch)) for leaf in leaves]

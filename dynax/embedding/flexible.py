@@ -1,0 +1,311 @@
+"""The nodes of a model with bodies that bend, and what runs over them (Jain and Rodriguez, FLEX-ABA, FLEX-CRB,
+FLEX-ID).
+
+A body that bends is a node whose freedoms are its modes and whose ports are its places, behind the hinges of its joint:
+the split form. In the full form joint and modes are one node; both eliminate the same system in another order.
+
+    P_m    of the places: the rigid part of M_m(eta) at the frame, and what bodies on the other places hand over
+    U_m    of the place's columns, which hold the mode shapes there
+    M_bx = A_m* M_rf        M_xx = M_ff + U_m* M_rf + M_fr U_m          (m the frame)
+
+Arrays have the axes of the batch last.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.algorithms.articulated import Tree, recursion
+from dynax.algorithms.crba import column_forces
+from dynax.algorithms.rnea import project, transmitted
+from dynax.bodies.flexible import FlexibleBodies, Modal
+from dynax.bodies.node import Node
+from dynax.embedding.aggregation import Aggregate, node_tree
+from dynax.embedding.coefficients import NodeRows, node_rows, pick
+from dynax.embedding.dynamics import placed
+from dynax.model.flexible import FlexibleModel, Member, places
+from dynax.sweep import take_rows
+from dynax.topology import Topology
+from dynax.tree.bodies import (
+    net_forces,
+    passive_force,
+    per_velocity,
+    world_inertias,
+)
+from dynax.tree.freedoms import diagonal, freedoms, on_support, pair
+from dynax.tree.kinematics import kinematics
+from dynax.tree.layout import Parts
+from dynax.tree.nodes import Load
+from dynax.tree.setup import Setup, setup
+
+
+class Plan(NamedTuple):
+    """The static part of the nodes."""
+
+    rows: NodeRows
+    x: np.ndarray
+    """Where `X` by freedom of the skeleton and place in its node stands: 0 a one, then the columns of the nodes; -1 for
+    zeros, `(nv of the skeleton, r)`."""
+    mode: np.ndarray
+    """For each row's freedoms which mode of all bodies it is, -1 for none, `(rows, r)`."""
+    pair: np.ndarray
+    """Where its pairs of modes stand among the modal masses, `(rows, r, r)`."""
+    frame: np.ndarray
+    """Among all ports of all rows the one of each row's frame, -1 where nothing bends."""
+
+
+@lru_cache(maxsize=64)
+def plan(topology: Topology, members: tuple[Member, ...], execution: str, full: bool) -> Plan:
+    made = []
+    for member in members:
+        inside = full and member.held >= 0
+        first = member.held if inside else member.frame
+        joint = (member.held,) if inside else ()
+        made.append(Aggregate(topology.parents[first], (*joint, member.frame, *member.nodes), ()))
+    tree, at = node_tree(topology, made), places(topology, members)
+    frames, start = {member.frame: k for k, member in enumerate(members)}, topology.v_start
+    most, order = at.modes_v.shape[1], [b for member in members for b in (member.frame, *member.nodes)]
+
+    def velocities(body: int) -> list[int]:
+        if body in frames:
+            return [int(j) for j in at.modes_v[frames[body]] if j >= 0]
+        return [] if body in order else [int(j) for j in at.v[start[body] : start[body + 1]]]
+
+    own = [[j for body in bodies for j in velocities(body)] for bodies in tree.members]
+    roots = [j for root in tree.bases for j in velocities(root)]
+    rows = node_rows(topology, tree, own, roots, execution)
+    count, width = rows.velocity.shape
+    x = np.full((topology.nv, width), -1)
+    mode, frame = np.full((count, width), -1), np.full(count, -1)
+    for bodies, mine in zip(tree.members, own, strict=True):
+        row = next(k for k in range(count) if rows.body[k, 0] == bodies[0])
+        for body in bodies:
+            if body in frames:
+                place = [mine.index(j) for j in velocities(body)]
+                mode[row, place] = most * frames[body] + np.arange(len(place))
+                frame[row] = row * rows.body.shape[1] + bodies.index(body)
+            for k, j in enumerate(range(start[body], start[body + 1])):
+                if body in order:
+                    x[j, place] = 1 + most * (6 * order.index(body) + k) + np.arange(len(place))
+                else:
+                    x[j, mine.index(at.v[j])] = 0
+    pairs = np.where((mode[:, :, None] >= 0) & (mode[:, None] >= 0), most * mode[:, :, None] + mode[:, None] % most, -1)
+    return Plan(rows, x, mode, pairs, frame)
+
+
+class State(NamedTuple):
+    """The skeleton where the modes place it, and its velocity."""
+
+    bodies: FlexibleBodies
+    q: jax.Array
+    """Of the skeleton."""
+    eta: jax.Array
+    columns: jax.Array
+    """The velocities of all places by each mode of their bodies, `(places, 6, m, *batch)`."""
+    v: jax.Array
+    """Of the skeleton."""
+    rate: jax.Array
+    drift: jax.Array
+    """`Xdot v`: the skeleton's accelerations while `v` stays."""
+
+
+def state(model: FlexibleModel, q: jax.Array, v: jax.Array | None = None) -> State:
+    """For trailing batch axes; at rest without `v`."""
+    v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype) if v is None else v
+    bodies, at = FlexibleBodies(model, q), model.places
+    eta = bodies.modes(q, at.modes_q)
+    columns = bodies.columns(eta)
+    whole = of_skeleton(q, bodies.poses(eta), at.q)
+    rate = bodies.modes(v, at.modes_v)
+    drift = of_skeleton(jnp.zeros_like(v), bodies.drifts(eta, rate), at.v)
+    return State(bodies, whole, eta, columns, expanded(model, bodies, columns, v), rate, drift)
+
+
+def of_skeleton(own: jax.Array, of_places: jax.Array, place: np.ndarray) -> jax.Array:
+    """A vector of the skeleton from one of the model and what its places have, `(places, 6 or 7, *batch)`."""
+    flat = of_places.reshape(-1, *of_places.shape[2:])
+    return take_rows(jnp.concatenate([own, jnp.broadcast_to(flat, (len(flat), *own.shape[1:]))]), place)
+
+
+def expanded(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, v: jax.Array) -> jax.Array:
+    """`X v`."""
+    rate = bodies.of_owner(bodies.modes(v, model.places.modes_v))
+    return of_skeleton(v, jnp.sum(columns * rate[:, None], axis=2), model.places.v)
+
+
+def reduced(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, force: jax.Array) -> jax.Array:
+    """`X^T force`."""
+    at = model.places
+    by_place = jnp.sum(columns * force[at.freedoms][:, :, None], axis=1)
+    by_body = jnp.stack([jnp.sum(by_place[bodies.owner == k], axis=0) for k in range(len(model.members))])
+    return take_rows(force, at.own_v) + on_modes(model, by_body)
+
+
+def on_modes(model: FlexibleModel, force: jax.Array) -> jax.Array:
+    """A vector like `v` with forces on modes `(bodies, m, *batch)`, and zeros."""
+    return take_rows(force.reshape(-1, *force.shape[2:]), _mode_of_velocity(model))
+
+
+def _mode_of_velocity(model: FlexibleModel) -> np.ndarray:
+    """For each entry of `v` which mode of all bodies it is, counted with padding, -1 for none."""
+    table = model.places.modes_v
+    which = np.full(model.nv, -1)
+    which[table[table >= 0]] = np.flatnonzero(table.reshape(-1) >= 0)
+    return which
+
+
+def at_frames(model: FlexibleModel, s: Setup, parts: Parts):
+    """Quantities of bodies at the frames of those that bend."""
+    return take_rows(s.layout.body_order(parts), _frames(model))
+
+
+def _frames(model: FlexibleModel) -> np.ndarray:
+    return np.array([member.frame for member in model.members], dtype=int)
+
+
+def on_frames(model: FlexibleModel, s: Setup, own) -> Parts:
+    """Quantities at the frames of bodies that bend, zeros at all other bodies."""
+    where = np.full(model.num_bodies, -1)
+    where[_frames(model)] = np.arange(len(model.members))
+    full = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), own)
+    return s.layout.split(take_rows(full, where))
+
+
+def added(a: Parts, b: Parts) -> Parts:
+    return Parts(a.roots + b.roots, a.rows + b.rows)
+
+
+class Moving(NamedTuple):
+    """The forces of a motion of the skeleton."""
+
+    setup: Setup
+    kin: Parts
+    forces: Parts
+    """What all bodies need, those that bend at their frames, less the wrenches from outside."""
+    modal: jax.Array
+    """What modes need of their own, `(bodies, m, *batch)`."""
+
+
+def moving(model: FlexibleModel, at: State, a, external, execution: str = "levels", *, rest: bool = False) -> Moving:
+    """For accelerations `a`, zero if `None`; `rest` leaves out springs and dampers of modes."""
+    tree, bodies = model.tree, at.bodies
+    whole = at.drift if a is None else at.drift + expanded(model, bodies, at.columns, a)
+    s = setup(tree, at.q, at.v, execution, stopped=rest)
+    kin = kinematics(tree, s, at.v, whole, positions=True, accelerations=True, gravity=True)
+    rotation, velocity, acceleration = at_frames(
+        model, s, Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
+    )
+    velocity, acceleration = velocity.rotate_back(rotation), acceleration.rotate_back(rotation)
+    modes = jnp.zeros_like(at.rate) if a is None else bodies.modes(a, model.places.modes_v)
+    force, modal = bodies.inertia(at.eta).momentum(acceleration, modes)
+    more, own = bodies.gyroscopic(at.eta, at.rate, velocity)
+    elastic = jnp.zeros_like(modal) if rest else bodies.elastic(at.eta, at.rate)
+    needed = on_frames(model, s, (force + more).rotate(rotation))
+    forces = added(net_forces(s, kin, world_inertias(s, kin), external), needed)
+    return Moving(s, kin, forces, modal + own + elastic)
+
+
+def inverse(model: FlexibleModel, q, v, a, external, *, rest: bool = False) -> jax.Array:
+    """Forces for trailing batch axes: recursive Newton and Euler over the skeleton, `X^T tau`, and what modes need."""
+    tree, at = model.tree, state(model, q, v)
+    m = moving(model, at, a, external, rest=rest)
+    tau = project(tree, m.setup, m.kin, transmitted(m.setup, m.kin, m.forces))
+    if not rest:
+        tau = tau + passive_force(tree, at.q, at.v)
+        if a is not None:
+            tau = tau + per_velocity(tree.armature, tau) * expanded(model, at.bodies, at.columns, a)
+    return reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
+
+
+def with_bending(model: FlexibleModel, at: State, s: Setup, kin: Parts) -> tuple[Modal, Parts]:
+    """The inertia of the bodies that bend in world axes, and all bodies' with its rigid part."""
+    (rotation,) = at_frames(model, s, Parts(*((k.rotation,) for k in kin)))
+    modal = at.bodies.inertia(at.eta)
+    coupling = modal.coupling.rotate(jax.tree.map(lambda a: a[:, None], rotation))
+    modal = Modal(modal.inertia.rotate(rotation), coupling, modal.mass)
+    return modal, added(world_inertias(s, kin), on_frames(model, s, modal.inertia))
+
+
+def nodes(model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None) -> Tree:
+    """The tree of nodes; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
+    modal, inertias = with_bending(model, at, s, kin)
+    x = pick(jnp.concatenate([jnp.ones((1, *s.batch), s.dtype), at.columns.reshape(-1, *at.columns.shape[3:])]), p.x)
+    tree = placed(model.tree, s, kin, p.rows, x, inertias)[1]
+    node = tree.nodes
+    assert isinstance(node, Node)
+    count, ports = p.rows.body.shape
+    offset, column = pick(
+        jax.tree.map(lambda a: a.reshape(count * ports, *a.shape[2:]), (node.offset, node.column)), p.frame
+    )
+    along, mass = pick(_flat(modal.coupling, 2), p.mode), pick(_flat(modal.mass, 3), p.pair)
+    left, right = (jax.tree.map(lambda a, k=k: jnp.expand_dims(a, k), y) for k, y in ((2, column), (1, along)))
+    cross = left.dot(right)
+    mass = node.mass + mass + cross + jnp.swapaxes(cross, 1, 2)
+    coupling = along.shift_to_parent(jax.tree.map(lambda a: a[:, None], offset))
+    if locked is not None:
+        held = (p.rows.velocity >= 0) & locked[p.rows.velocity]
+        known = (~held, held[:, :, None] * np.eye(held.shape[1]))
+        keep, unit = (jnp.asarray(k, s.dtype).reshape(*k.shape, *(1,) * len(s.batch)) for k in known)
+        node = node._replace(column=node.column * keep[:, None])
+        coupling = coupling * keep
+        mass = mass * keep[:, :, None] * keep[:, None] + unit
+    return tree._replace(nodes=node._replace(coupling=coupling, mass=mass))
+
+
+def _flat(tree, axes: int):
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[axes:]), tree)
+
+
+def at_rest(model: FlexibleModel, q: jax.Array) -> tuple[State, Setup, Parts]:
+    """A configuration: everything that does not depend on velocity."""
+    at = state(model, q)
+    s = setup(model.tree, at.q)
+    return at, s, kinematics(model.tree, s, positions=True)
+
+
+def forward(
+    model: FlexibleModel, q, v, tau, external, execution: str = "levels", *, full: bool = False, locked=None, a=None
+) -> jax.Array:
+    """Accelerations for trailing batch axes; on top of `a`, which has those of `locked` freedoms, if any."""
+    p = plan(model.skeleton.topology, model.members, execution, full)
+    at = state(model, q, v)
+    m = moving(model, at, a, external, execution)
+    tree = nodes(model, at, m.setup, m.kin, p, locked)
+    needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
+    forces = m.setup.layout.body_order(m.forces)
+    on_bases = take_rows(forces, np.array(p.rows.tree.bases, dtype=int))
+    held = None if locked is None else locked[tree.order.roots]
+    return recursion(tree, Load(pick(forces, p.rows.body)), on_bases, tau - needed, held).a
+
+
+def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
+    """The mass matrix `(nv, nv, *batch)`: composite inertias of the skeleton between its freedoms, `X^T M X`, and the
+    momentum of each mode at its body's frame, against all freedoms that carry it (eqs. 47 to 50)."""
+    tree, at = model.tree, state(model, q)
+    s = setup(tree, at.q)
+    kin = kinematics(tree, s, positions=True)
+    modal, inertias = with_bending(model, at, s, kin)
+    rows = freedoms(tree, s, kin)
+    pairs = on_support(tree, pair(column_forces(tree, s, kin, inertias), rows.column, rows.position, rows.position))
+    armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
+    (position,) = at_frames(model, s, Parts(*((k.position,) for k in kin)))
+    owner = np.repeat(np.arange(len(model.members)), at.bodies.most)
+    along = pair(_flat(modal.coupling, 2), rows.column, take_rows(position, owner), rows.position)
+    carries = tree.topology.support[_frames(model)[owner]][:, tree.topology.body_of_velocity]
+    along = along * jnp.asarray(carries, s.dtype).reshape(*carries.shape, *(1,) * len(s.batch))
+
+    def by_own(of_freedoms: jax.Array) -> jax.Array:
+        """`X^T` times a matrix whose rows are the skeleton's freedoms."""
+        return reduced(model, at.bodies, at.columns[:, :, :, None], of_freedoms)
+
+    rigid = by_own(jnp.swapaxes(by_own(pairs + diagonal(armature)), 0, 1))
+    modes = _mode_of_velocity(model)
+    bent = take_rows(jnp.swapaxes(by_own(jnp.swapaxes(along, 0, 1)), 0, 1), modes)
+    most = at.bodies.most
+    own = np.where((modes >= 0) & (modes // most == modes[:, None] // most), most * modes[:, None] + modes % most, -1)
+    return rigid + bent + jnp.swapaxes(bent, 0, 1) + pick(_flat(modal.mass, 3), own)

@@ -1,0 +1,246 @@
+"""Models with bodies that bend (Jain and Rodriguez, FLEX-*): what a user says, and how the tree holds it.
+
+    builder.body("panel", parent="bus", joint=Revolute(axis), inertia=flexible_body)
+    builder.body("camera", parent="panel/tip", ...)
+
+A body that bends stands in a *skeleton*, a tree of rigid bodies, as one body for each of its places:
+
+    panel/root   its first node, by which it is held          joint `panel_joint`, the user's
+    panel        its own frame, which mode shapes refer to    joint `panel/modes`, the inverse pose of the first node
+    panel/tip    each other node, which may carry bodies      joint `panel/tip`, the deformed pose of the node
+
+The last two are joints of six freedoms whose coordinates are known functions of the modes (`dynax.bodies.flexible`):
+
+    q_skeleton = q_s(q)        v_skeleton = X(q) v        a_skeleton = X a + Xdot v        tau = X^T tau_skeleton
+
+So a node is a body like others: it has a pose, a velocity, a Jacobian, a wrench from outside and frames on it, and the
+bias of its deforming offset (`a_m` of the paper) is that of its joint. The mass of the skeleton is that of rigid bodies
+alone; what bodies that bend weigh is a node's own inertia, over the motion of its frame and its modes.
+
+`q` and `v` hold for each body the coordinates of its joint and then, of a body that bends, its modal coordinates. A
+body of no modes is a rigid one, and a model without modes a plain `Model`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.flexible import FlexibleBody
+from dynax.model.model import Model
+from dynax.model.structure import Finding, close_names
+from dynax.spatial import Transform
+from dynax.topology import Topology
+
+
+class Member(NamedTuple):
+    """A body that bends, in the skeleton."""
+
+    name: str
+    modes: int
+    held: int
+    """The body of the skeleton that stands for its first node, -1 where that is welded to what carries it."""
+    frame: int
+    """The one that stands for its own frame."""
+    nodes: tuple[int, ...]
+    """Those that stand for its nodes after the first."""
+
+
+class Places(NamedTuple):
+    """Where the coordinates of the skeleton stand: in `q` (or `v`), or after all of these among those of the places."""
+
+    q: np.ndarray
+    """For each coordinate of the skeleton, shape `(nq of the skeleton,)`."""
+    v: np.ndarray
+    own_q: np.ndarray
+    """For each entry of `q` the coordinate of the skeleton, -1 for a mode."""
+    own_v: np.ndarray
+    modes_q: np.ndarray
+    """For each body that bends its modes in `q`, -1 for padding, shape `(bodies that bend, most modes)`."""
+    modes_v: np.ndarray
+    freedoms: np.ndarray
+    """The skeleton's freedoms of each place: of each body its frame, then its nodes; shape `(places, 6)`."""
+
+
+@lru_cache(maxsize=512)
+def places(topology: Topology, members: tuple[Member, ...]) -> Places:
+    modes = {member.frame: member.modes for member in members}
+    order = [body for member in members for body in (member.frame, *member.nodes)]
+
+    def of(start: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[int, int]]:
+        own, first = [], {}
+        for body in range(topology.num_bodies):
+            if body in modes:
+                first[body] = len(own)
+                own += [-1] * modes[body]
+            elif body not in order:
+                own += range(start[body], start[body + 1])
+        place = np.zeros(start[-1], dtype=int)
+        place[[k for k in own if k >= 0]] = [i for i, k in enumerate(own) if k >= 0]
+        for k, body in enumerate(order):
+            size = start[body + 1] - start[body]
+            place[start[body] : start[body + 1]] = len(own) + size * k + np.arange(size)
+        return place, np.array(own, dtype=int), first
+
+    def table(first: dict[int, int]) -> np.ndarray:
+        found = np.full((len(members), max(modes.values())), -1)
+        for row, member in enumerate(members):
+            found[row, : member.modes] = first[member.frame] + np.arange(member.modes)
+        return found
+
+    (q, own_q, first_q), (v, own_v, first_v) = of(topology.q_start), of(topology.v_start)
+    freedoms = topology.v_start[np.array(order)][:, None] + np.arange(6)
+    return Places(q, v, own_q, own_v, table(first_q), table(first_v), freedoms)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlexibleModel:
+    """A model with bodies that bend, made by `dx.ModelBuilder`; `dx` functions take it in the place of a `Model`.
+
+    `num_bodies` counts the frame and every node of a body that bends, each by its name: wrenches from outside act on
+    any of them.
+    """
+
+    skeleton: Model
+    """The tree of rigid bodies, joints and places; its numbers are leaves."""
+    bodies: tuple[FlexibleBody, ...]
+    """Those that bend, in body order; their numbers are leaves."""
+    members: tuple[Member, ...]
+
+    @property
+    def places(self) -> Places:
+        return places(self.skeleton.topology, self.members)
+
+    @property
+    def nq(self) -> int:
+        return len(self.places.own_q)
+
+    @property
+    def nv(self) -> int:
+        return len(self.places.own_v)
+
+    @property
+    def tree(self) -> Model:
+        """The skeleton: of a model that is made of a tree, the tree."""
+        return self.skeleton
+
+    @property
+    def name(self) -> str:
+        return self.skeleton.name
+
+    @property
+    def num_bodies(self) -> int:
+        return self.skeleton.num_bodies
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        return self.skeleton.body_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Those with coordinates in `q`, in its order; a body's modes are one: `"panel_joint"`, `"panel/modes"`."""
+        nodes = {node for member in self.members for node in member.nodes}
+        return tuple(name for k, name in enumerate(self.skeleton.joint_names) if k not in nodes)
+
+    @property
+    def frame_names(self) -> tuple[str, ...]:
+        return self.skeleton.frame_names
+
+    @property
+    def report(self) -> tuple[Finding, ...]:
+        return self.skeleton.report
+
+    @property
+    def gravity(self) -> jax.Array:
+        return self.skeleton.gravity
+
+    @property
+    def time(self) -> jax.Array:
+        return self.skeleton.time
+
+    @property
+    def mass(self) -> jax.Array:
+        """[kg], shape `(num_bodies,)`; that of a body that bends stands at its frame."""
+        frames = np.array([member.frame for member in self.members])
+        return self.skeleton.mass.at[frames].add(jnp.stack([body.mass for body in self.bodies]))
+
+    @property
+    def armature(self) -> jax.Array:
+        """Of the skeleton's freedoms."""
+        return self.skeleton.armature
+
+    @property
+    def damping(self) -> jax.Array:
+        """Of the skeleton's freedoms; that of modes is in `bodies`."""
+        return self.skeleton.damping
+
+    def q_slice(self, joint: str) -> slice:
+        """Where the coordinates of a joint, or a body's modes (`"panel/modes"`), stand in `q`."""
+        return self._slice(joint, self.skeleton.q_slice, self.places.q, self.places.modes_q)
+
+    def v_slice(self, joint: str) -> slice:
+        """Where the velocities of a joint, or a body's modes (`"panel/modes"`), stand in `v`, `a` and `tau`."""
+        return self._slice(joint, self.skeleton.v_slice, self.places.v, self.places.modes_v)
+
+    def _slice(self, joint: str, of_skeleton: Any, place: np.ndarray, modes: np.ndarray) -> slice:
+        if joint not in self.joint_names:
+            raise KeyError(close_names(joint, self.joint_names, "joint"))
+        for row, member in zip(modes, self.members, strict=True):
+            if self.skeleton.joint_names[member.frame] == joint:
+                return slice(int(row[0]), int(row[0]) + member.modes)
+        own = of_skeleton(joint)
+        start = int(place[own.start]) if own.stop > own.start else 0
+        return slice(start, start + own.stop - own.start)
+
+    def body_index(self, name: str) -> int:
+        """The row of a body, or of a place of one that bends; raises `KeyError` with near names."""
+        return self.skeleton.body_index(name)
+
+    def locate(self, name: str) -> tuple[int, Transform | None]:
+        return self.skeleton.locate(name)
+
+    def flexible_body(self, name: str) -> FlexibleBody:
+        """The data of a body that bends; raises `KeyError` with near names."""
+        names = tuple(member.name for member in self.members)
+        if name not in names:
+            raise KeyError(close_names(name, names, "flexible body"))
+        return self.bodies[names.index(name)]
+
+    def replace(self, *, bodies: tuple[FlexibleBody, ...] | None = None, **leaves: Any) -> FlexibleModel:
+        """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here."""
+        bodies = self.bodies if bodies is None else tuple(bodies)
+        if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
+            raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
+        return dataclasses.replace(self, skeleton=self.skeleton.replace(**leaves), bodies=bodies)
+
+    def at_time(self, time: Any) -> FlexibleModel:
+        return dataclasses.replace(self, skeleton=self.skeleton.at_time(time))
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{member.name!r} with {member.modes} modes" for member in self.members)
+        return f"FlexibleModel({self.name!r}, nv={self.nv}, {listed})"
+
+
+jax.tree_util.register_dataclass(FlexibleModel, ["skeleton", "bodies"], ["members"])
+
+
+def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> FlexibleModel:
+    """The model from the skeleton as a builder makes it, with the mass of the undeformed bodies at their frames and an
+    inertia at the joints of their places, which what checks a tree looks at."""
+    topology, index = skeleton.topology, skeleton.structure.body_index
+    frames = [index[name] for name in bodies]
+    members = tuple(
+        Member(name, body.num_modes, index.get(f"{name}/{body.node_names[0]}", -1), frame, topology.children[frame])
+        for (name, body), frame in zip(bodies.items(), frames, strict=True)
+    )
+    nodes = [node for member in members for node in member.nodes]
+    modal = np.isin(topology.body_of_velocity, frames + nodes)
+    rigid = {leaf: getattr(skeleton, leaf).at[np.array(frames)].set(0.0) for leaf in ("mass", "com", "inertia")}
+    skeleton = skeleton.replace(armature=jnp.where(modal, 0.0, skeleton.armature), **rigid)
+    return FlexibleModel(skeleton, tuple(bodies.values()), members)

@@ -1,0 +1,227 @@
+"""Trees with bodies that bend, by recursion over nodes, against sums over their particles."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flexible.systems import RIGID, System, at, body_of, by_particles, floating, nodal_data, random_state
+
+import dynax as dx
+from dynax.embedding.flexible import forward
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.spec(
+    "FLEX-TREE", "FLEX-ID", "FLEX-CRB", "FLEX-MASS", "FLEX-F", "FLEX-ABA", "FLEX-ABA-SPLIT", "FLEX-RICC", "FLEX-LEM4",
+    "FLEX-AM", "ERR-15", "ERR-16", "ERR-17",
+)  # fmt: skip
+def test_recursions_are_sums_over_particles(rng):
+    """Rigid and flexible bodies mixed, several children, the first node moving: nothing here is modal but `q`."""
+    system = System(rng)
+    model = system.model
+    q, v, a, tau = random_state(model, rng)
+    mass, needed = by_particles(system, q, v, a)
+    close(dx.mass_matrix(model, q), mass)
+    close(dx.inverse_dynamics(model, q, v, a), needed)
+    close(0.5 * v @ mass @ v, dx.kinetic_energy(model, q, v))
+    expected = np.linalg.solve(mass, tau - (needed - mass @ a))
+    for execution in ("levels", "segments"):
+        found = dx.forward_dynamics(model, q, v, tau, execution=execution)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+    full = jax.jit(partial(forward, full=True))(model, q, v, tau, None)
+    np.testing.assert_allclose(full, found, rtol=1e-12, atol=1e-12 * np.abs(found).max())
+    close(dx.inverse_mass_matrix(model, q) @ mass, np.eye(model.nv))
+    close(dx.log_determinant(model, q), np.linalg.slogdet(mass)[1])
+
+
+@pytest.mark.spec("FLEX-BM", "FLEX-ANODE", "FLEX-KIN", "FLEX-LOCK/PRESC")
+def test_a_free_tree_keeps_momentum_and_energy(rng):
+    """At one state, by derivatives along its motion: nothing is lost to a step of time. And what is seen of it moves as
+    it says."""
+    model = floating(nodal_data(rng, 3), nodal_data(rng, 2))
+    q, v, a, tau = random_state(model, rng)
+    names = ("bus", "bus/tip", "boom/side", "wheel")
+    external = np.zeros((model.num_bodies, 6))
+    external[[model.body_index(name) for name in names]] = rng.normal(size=(4, 6))
+
+    @jax.jit
+    def found(model, q, v, a, tau, external):
+        rate = dx.configuration_rate(model, q, v)
+
+        def along(function, a):
+            return jax.jvp(function, (q, v), (rate, a))
+
+        def whole(q, v):
+            return dx.momentum(model, q, v), dx.kinetic_energy(model, q, v) + dx.potential_energy(model, q)
+
+        def seen(q, v):
+            return dx.forward_kinematics(model, q), dx.body_velocities(model, q, v)
+
+        damped = tuple(dataclasses.replace(body, damping=0.0 * body.damping) for body in model.bodies)
+        loose = model.replace(bodies=damped)
+        jacobians = [dx.jacobian(model, q, name, frame="body") for name in names]
+        return {
+            "free": along(whole, dx.forward_dynamics(loose, q, v, jnp.zeros_like(v))),
+            "seen": along(seen, a),
+            "accelerations": dx.body_accelerations(model, q, v, a),
+            "jacobians": jacobians,
+            "biases": [dx.jacobian_bias(model, q, v, name, frame="body") for name in names],
+            "pushed": dx.inverse_dynamics(model, q, v, a, external),
+            "alone": dx.inverse_dynamics(model, q, v, a),
+            "transmitted": dx.joint_forces(model, q, v, a, external),
+            "hybrid": dx.hybrid_dynamics(model, q, v, tau, a, ("bus/modes", "boom_joint"), external),
+        }
+
+    x = found(model, q, v, a, tau, external)
+    (momentum, energy), (force, power) = x["free"]
+    np.testing.assert_allclose(force, 0.0, atol=1e-12 * np.abs(momentum).max())
+    np.testing.assert_allclose(power, 0.0, atol=1e-12 * energy)
+
+    (poses, velocities), (rates, accelerations) = x["seen"]
+    moving = np.einsum("nij,ni->nj", poses.rotation, rates.translation)
+    spin = np.einsum("nij,nik->njk", poses.rotation, rates.rotation)
+    close(velocities, np.column_stack([spin[:, 2, 1], spin[:, 0, 2], spin[:, 1, 0], moving]))
+    close(x["accelerations"], accelerations)
+    places = [model.body_index(name) for name in names]
+    for body, jacobian, bias in zip(places, x["jacobians"], x["biases"], strict=True):
+        close(jacobian @ v, velocities[body])
+        close(jacobian @ a + bias, accelerations[body])
+    pushes = sum(jacobian.T @ external[body] for body, jacobian in zip(places, x["jacobians"], strict=True))
+    close(x["alone"] - x["pushed"], pushes)
+    close(x["transmitted"][0], x["pushed"][:6])
+    held, forces = x["hybrid"]
+    given = np.zeros(model.nv, dtype=bool)
+    given[model.v_slice("bus/modes")] = given[model.v_slice("boom_joint")] = True
+    np.testing.assert_array_equal(np.where(given, a, 0.0), np.where(given, held, 0.0))
+    np.testing.assert_array_equal(np.where(given, 0.0, tau), np.where(given, 0.0, forces))
+    close(dx.inverse_dynamics(model, q, v, held, external), forces)
+
+
+@pytest.mark.spec("FLEX-DATA")
+def test_no_modes_are_a_rigid_body(rng):
+    """The same model, number by number, but for the rounding of a centre of mass."""
+    data = nodal_data(rng, 0)
+    arms = data["position"] - (com := data["mass"] @ data["position"] / data["mass"].sum())
+    tensor = sum(m * (r @ r * np.eye(3) - np.outer(r, r)) for m, r in zip(data["mass"], arms, strict=True))
+    flexible, rigid = dx.ModelBuilder(), dx.ModelBuilder()
+    for builder, inertia in ((flexible, body_of(data)), (rigid, None)):
+        builder.body("hub", joint=dx.Revolute((0, 1, 0)), inertia=RIGID)
+        if inertia is None:
+            own = dx.SpatialInertia(data["mass"].sum(), com - data["position"][0], tensor)
+            builder.body("panel", parent="hub", joint=dx.Revolute((1, 0, 0)), placement=at(0.1, 0, 0), inertia=own)
+            tip: dict[str, Any] = {"parent": "panel", "placement": at(*(data["position"][2] - data["position"][0]))}
+        else:
+            builder.body("panel", parent="hub", joint=dx.Revolute((1, 0, 0)), placement=at(0.1, 0, 0), inertia=inertia)
+            tip = {"parent": "panel/tip"}
+        builder.body("camera", joint=dx.Revolute((0, 0, 1)), inertia=RIGID, **tip)
+    one, other = flexible.build(), rigid.build()
+    assert type(one) is type(other)
+    for name in ("mass", "com", "inertia", "placements", "hinges"):
+        jax.tree.map(
+            partial(np.testing.assert_allclose, rtol=1e-13, atol=1e-13), getattr(one, name), getattr(other, name)
+        )
+
+
+@pytest.mark.spec("FLEX-LIN", "B-BEAM")
+@pytest.mark.parametrize(
+    ("joint", "modes", "hubs", "exact"),
+    [
+        (dx.Revolute((0, 0, 1)), 2, [0.0, 0.1], [[15.43517], [6.96426]]),
+        (dx.Revolute((0, 0, 1)), 3, [0.0], [[15.41940, 50.12742]]),
+        (dx.Planar((0, 0, 1)), 2, [0.0], [[22.47662]]),
+    ],
+)
+def test_frequencies_of_a_beam_on_a_joint(joint, modes, hubs, exact):
+    """Modes of a cantilever behind a joint are those of another beam: forward dynamics linearised at rest."""
+    unit = dx.BeamSection(EA=1e4, EIy=1.0, EIz=1.0, GJ=1.0, mass_per_length=1.0)
+    beam = dx.beam_elements(unit, 1.0, elements=40)
+    held: dict[str | int, str] = {k: "1345" if k else "123456" for k in range(41)}
+    body = beam.body(beam.modes(modes, held=held))
+    model = dx.ModelBuilder(gravity=(0, 0, 0)).body("beam", joint=joint, inertia=body).build()
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=0)
+    def stiffness(hub):
+        own = model.replace(armature=model.armature.at[0].add(hub))
+        zero = jnp.zeros(model.nv)
+        return jax.jacfwd(lambda d: dx.forward_dynamics(own, dx.integrate(own, dx.neutral(own), d), zero, zero))(zero)
+
+    for matrix, wanted in zip(stiffness(jnp.array(hubs)), exact, strict=True):
+        found = np.sqrt(np.sort(np.abs(np.linalg.eigvals(matrix))))[joint.nv :]
+        np.testing.assert_allclose(found[: len(wanted)], wanted, rtol=2e-6)
+
+
+def small(rng) -> dx.FlexibleModel:
+    """A body of two modes on a hinge, with a rigid one on its tip."""
+    builder = dx.ModelBuilder()
+    builder.body("boom", joint=dx.Revolute((0, 1, 0)), inertia=body_of(nodal_data(rng, 2)))
+    builder.body("tip", parent="boom/tip", joint=dx.Revolute((1, 0, 0)), inertia=RIGID)
+    return cast(dx.FlexibleModel, builder.build())
+
+
+def test_derivatives_and_batches(rng):
+    """By the state, and by stiffness, shapes and mass of a body: against differences, and the same in reverse."""
+    model = small(rng)
+    q, v, tau, along = random_state(model, rng)
+
+    def acceleration(scale, q, v):
+        (body,) = model.bodies
+        scaled = {name: scale * getattr(body, name) for name in ("stiffness", "node_rotation", "mass", "modal_mass")}
+        other = model.replace(bodies=(dataclasses.replace(body, **scaled),))
+        return dx.forward_dynamics(other, q, v, tau)
+
+    tangent = (1.0, dx.configuration_rate(model, q, along), along)
+    forward_mode = jax.jit(lambda *at: jax.jvp(acceleration, at, tangent)[1])(1.0, q, v)
+    step = 1e-5
+    at_steps = jax.jit(jax.vmap(acceleration))(
+        *(jnp.stack([x - step * dx, x + step * dx]) for x, dx in zip((1.0, q, v), tangent, strict=True))
+    )
+    np.testing.assert_allclose((at_steps[1] - at_steps[0]) / (2 * step), forward_mode, rtol=1e-7, atol=1e-6)
+    backward = jax.jit(jax.grad(lambda *at: acceleration(*at) @ tau, argnums=(0, 1, 2)))(1.0, q, v)
+    np.testing.assert_allclose(sum(jnp.sum(g * t) for g, t in zip(backward, tangent, strict=True)), forward_mode @ tau)
+
+
+def test_motion_in_time(rng):
+    """The steppers keep the energy as their orders say."""
+    damped = small(rng)
+    bodies = tuple(dataclasses.replace(body, damping=0.0 * body.damping) for body in damped.bodies)
+    model: Any = damped.replace(bodies=bodies)
+    q, v, *_ = random_state(model, rng)
+
+    def drift(steps: int, stepper: str) -> jax.Array:
+        def energy(q, v):
+            return dx.kinetic_energy(model, q, v) + dx.potential_energy(model, q)
+
+        path = dx.rollout(model, q, v, jnp.zeros((steps, model.nv)), 0.2 / steps, stepper=stepper)
+        return energy(path.q[-1], path.v[-1]) / energy(q, v) - 1.0
+
+    assert abs(drift(100, "rk4")) < 1e-8
+    coarse, fine = drift(100, "semi_implicit"), drift(200, "semi_implicit")
+    np.testing.assert_allclose(fine / coarse, 0.5, atol=0.05)
+
+
+def test_what_is_refused(rng):
+    builder = dx.ModelBuilder()
+    builder.body("boom", joint=dx.Revolute((0, 1, 0)), inertia=body_of(nodal_data(rng, 2)))
+    with pytest.raises(dx.ModelError, match="bends: what it carries hangs on a node"):
+        builder.body("tip", parent="boom")
+    model = builder.build()
+    zero = np.zeros(model.nv)
+    with pytest.raises(ValueError, match="with bodies that bend"):
+        dx.forward_dynamics(model, zero, zero, zero, execution="associative")
+    with pytest.raises(ValueError, match="does not know the stiffness of modes"):
+        dx.step(model, zero, zero, zero, 0.01, stepper="implicit_midpoint")
+    with pytest.raises(KeyError, match="boom/modes"):
+        model.v_slice("boom/modest")
+    builder.loop("closed", successor="boom/tip", joint=dx.Spherical())
+    with pytest.raises(dx.ModelError, match="loops"):
+        builder.build()
