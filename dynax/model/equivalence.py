@@ -17,7 +17,6 @@ robot, and methods that invert the inertia of a single body must refuse them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
@@ -26,15 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints import AbstractJoint
-from dynax.model.inertias import body_inertias, inertial_parameters
+from dynax.model.inertias import body_inertias, inertial_parameters, with_inertial_parameters
 from dynax.model.model import Model
 from dynax.model.structure import Finding
 from dynax.spatial import RigidInertia, Sym3, Transform, Vec3
 from dynax.spatial.plucker import crf
 from dynax.sweep import walk
 
-MASS, FIRST, MOMENTS = 0, 3, 4
-"""Of the parameters `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]`: the mass, the first moment along z, the moments."""
+MASS, MOMENTS = 0, 4
+"""Of the parameters `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]`."""
 SIMPLIFIED = "inertia simplified: it moves like the robot's, but no body has it"
 
 
@@ -85,14 +84,7 @@ def _passing(units: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def _keeping_mass(units: np.ndarray) -> np.ndarray:
-    """The same for bodies that must have a centre of mass: half of the mass stays, and goes only where moments do."""
-    matrix = _passing(units)
-    matrix[MASS, MASS] = 0.5 * matrix[FIRST, FIRST]
-    return matrix
-
-
-def _pass(model: Model, passing: Callable[[np.ndarray], np.ndarray]) -> RigidInertia:
+def _pass(model: Model) -> RigidInertia:
     """One walk from the tips to the base: the inertias left, in the joints' frames at identity."""
     rows, parents = walk(model.parents), np.asarray(model.parents, dtype=int)
     dtype = model.mass.dtype
@@ -100,7 +92,7 @@ def _pass(model: Model, passing: Callable[[np.ndarray], np.ndarray]) -> RigidIne
     # What bodies on the ground hand on is lost, whatever frame it stands in.
     above = jax.tree.map(lambda leaf: leaf[parents], model.hinges)
     pose = above.inverse_apply(model.placements @ model.hinges)
-    matrices = [passing(transferable_inertias(joint)) for joint in model.joints]
+    matrices = [_passing(transferable_inertias(joint)) for joint in model.joints]
     handing = jnp.asarray(np.array(matrices).reshape(-1, 10, 10), dtype)
 
     def step(handed: RigidInertia, row) -> tuple[RigidInertia, RigidInertia]:
@@ -117,16 +109,15 @@ def minimal_inertial_parameters(model: Model, *, frame: Literal["body", "joint"]
     """Inertial parameters with the same dynamics and as many zeros as the joints allow, shape `(n, 10)`.
 
     `[m, m c (3), Ixx Iyy Izz Ixy Iyz Ixz]`; which are zero in the frames of the joints, `vanishing_parameters` says. A
-    body may be without mass and still have a first moment, so no `Model` can hold them all: `simplify_inertias` does
-    what one can. Joint forces and accelerations are those of the robot; momenta, energies, the centre of mass and
-    bearing loads are not.
+    body may be without mass and still have a first moment. Joint forces and accelerations are those of the robot;
+    momenta, energies, the centre of mass and bearing loads are not.
 
     **Arguments:** `frame`: `"body"` for the body's axes and origin, as in `inverse_dynamics_regressor`; `"joint"` for
     the joint's canonical frame at its identity, hinge along z.
     """
     if frame not in ("body", "joint"):
         raise ValueError(f"`frame` must be 'body' or 'joint', got {frame!r}")
-    left = _pass(model, _passing)
+    left = _pass(model)
     return left.parameters if frame == "joint" else (model.hinges @ left).parameters
 
 
@@ -141,22 +132,18 @@ def vanishing_parameters(model: Model) -> np.ndarray:
 def simplify_inertias(model: Model) -> Model:
     """A model with the same dynamics and simpler inertias: same `tau` for the same motion, and the other way round.
 
-    As `minimal_inertial_parameters`, but a body keeps half of the mass that a hinge could pass on, for a model states
-    centres of mass. Behind a revolute joint the centre of mass then lies in the plane of the joint's origin across its
-    axis, and the moment about one axis in it is zero; behind a prismatic one the moments about the joint's origin are.
-    Armature, damping and springs stay. `report` names the bodies; they are not physical, see there what else changes.
+    The model with `minimal_inertial_parameters`. Behind a revolute joint a body has no mass, its first moment lies
+    across the axis, and the moment about one direction there is zero; behind a prismatic one all moments of inertia
+    about the joint's origin are. Armature, damping and springs stay. `report` names the bodies; they are not physical,
+    see `minimal_inertial_parameters` for what else changes.
     """
-    left = model.hinges @ _pass(model, _keeping_mass)
-    weightless = left.mass == 0.0
-    # Where there is no mass there is no first moment either.
-    com = left.moment / jnp.where(weightless, 1.0, left.mass)
-    about_com = left.inertia - RigidInertia.from_com(left.mass, com, Sym3.zero(left.mass)).inertia
+    simple = with_inertial_parameters(model, minimal_inertial_parameters(model, frame="body"))
     changed = {body for body, joint in enumerate(model.joints) if len(transferable_inertias(joint))}
     changed |= {model.parents[body] for body in changed} - {-1}
     findings = tuple(Finding(f"body {model.body_names[body]!r}", SIMPLIFIED) for body in sorted(changed))
     known = tuple(finding for finding in model.report if finding not in findings)
     structure = dataclasses.replace(model.structure, report=known + findings)
-    return dataclasses.replace(model, com=com.array, mass=left.mass, inertia=about_com.six, structure=structure)
+    return dataclasses.replace(simple, structure=structure)
 
 
 def refuse_simplified(model: Model, what: str) -> None:
