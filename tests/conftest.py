@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 
 import jax
 import numpy as np
 import pytest
 
-# One thread for each worker. On several, kernels of jaxlib that wait for the threads they run on can wait for ever: two
-# batched factorisations in one program are enough (docs/batches.md).
-os.environ.setdefault("NPROC", "1")
 jax.config.update("jax_enable_x64", True)
 
 
