@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 
 import jax
 import numpy as np
 import pytest
+from compiling import QUICKLY
 
-# One thread for each worker. On several, kernels of jaxlib that wait for the threads they run on can wait for ever: two
-# batched factorisations in one program are enough (docs/batches.md).
-os.environ.setdefault("NPROC", "1")
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}".strip()
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_disable_most_optimizations", True)
+# A fifth of the time of tracing goes into looking for garbage that is not there.
+gc.freeze()
+gc.set_threshold(100_000, 50, 50)
 
 
 def _seed(request: pytest.FixtureRequest) -> int:
@@ -32,17 +36,11 @@ def key(request: pytest.FixtureRequest) -> jax.Array:
 
 
 @pytest.fixture
-def compile_quickly(request: pytest.FixtureRequest):
-    """XLA's optimiser is off, but for tests that ask for `optimised`: most tests compile much and run little."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", "optimised" not in request.fixturenames)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture
 def optimised():
-    """Ask for this where a test runs long or looks at what is compiled."""
+    """XLA's optimiser, where a test runs long or looks at what is compiled: most tests compile much and run little."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,6 +48,7 @@ def _release_compiled_programs():
     """Compiled programs of one file are of no use to the next, and they add up to gigabytes."""
     yield
     jax.clear_caches()
+    gc.collect()
 
 
 LONGEST = ("test_pinocchio.py", "test_compile_time.py", "test_float32.py", "test_derivatives.py", "test_gradients.py")

@@ -149,7 +149,7 @@ def residual_at(model: dx.Model, like: dx.Model, q) -> np.ndarray:
     return np.asarray(dx.constraint_residual(model, own))
 
 
-def test_loops_and_gears_stay_when_the_model_is_edited(compile_quickly):
+def test_loops_and_gears_stay_when_the_model_is_edited():
     model = linkage().build()
     q = dx.random_configuration(model, jax.random.key(1))
     expected = np.asarray(dx.constraint_residual(model, q))
@@ -173,7 +173,7 @@ def test_a_subtree_takes_its_loops_and_gears_along():
     assert rigid.loop_names == ()  # both ends of the pin are on the bus now
 
 
-def test_attached_loops_and_gears_are_those_of_the_part(compile_quickly):
+def test_attached_loops_and_gears_are_those_of_the_part():
     part = linkage(root=dx.Revolute((0, 0, 1))).build()
     base = satellite(dx.Revolute((0, 1, 0))).build()
     whole = dx.attach(base, part, body="camera", placement=pose(9), prefix="part/")

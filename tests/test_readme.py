@@ -39,6 +39,7 @@ def test_pages_have_examples():
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES, ids=[f"example {k + 1}" for k in range(len(EXAMPLES))])
 def test_example_prints_what_is_shown(code, shown, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as in the other tests; numbers are the same
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

@@ -68,7 +68,9 @@ def _dynamics(model: Model, gamma: Gamma, y, rate, tau, external) -> jax.Array:
 
 def _checked(y, rate) -> tuple[jax.Array, jax.Array]:
     y, rate = jnp.asarray(y), jnp.asarray(rate)
-    dtype = jnp.result_type(y, rate, jnp.float32)
+    dtype = jnp.result_type(y, rate)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.float32
     if y.ndim != 1 or rate.shape != y.shape:
         raise ValueError(f"`y` and `rate` have shapes {y.shape} and {rate.shape}, expected one and the same (m,)")
     return y.astype(dtype), rate.astype(dtype)

@@ -91,8 +91,7 @@ class BlockDiagonal(Operator):
         """Block by block, which must be square."""
         if self.rows != self.columns:
             raise ValueError(f"{self!r} has no inverse: its blocks are not square")
-        eye = jnp.eye(self.rows.width, dtype=self.blocks.dtype)
-        padding = eye * ~self.rows.mask[:, None]
+        padding = jnp.where(self.rows.mask[:, None], 0.0, jnp.eye(self.rows.width, dtype=self.blocks.dtype))
         full = self.blocks + padding
         found = inverse_of(full)
         if self.symmetric:

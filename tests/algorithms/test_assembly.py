@@ -134,9 +134,9 @@ def test_identity_of_motion_and_constraint_subspaces(rng, k):
     i, s = two.i_2, two.s
     left = i - i @ s @ np.linalg.inv(t(s) @ i @ s) @ t(s) @ i
     close(left, two.t @ np.linalg.inv(t(two.t) @ np.linalg.inv(i) @ two.t) @ t(two.t))
-    close(left, coupling(jnp.linalg.inv(i), JointSpace.of(s)))
+    close(left, coupling(jnp.asarray(np.linalg.inv(i)), JointSpace.of(s)))
     # With no rotor at all it is the limit of ever lighter ones.
-    light = coupling(jnp.linalg.inv(i), JointSpace.of(s, armature=np.full((4, k), 1e-9)))
+    light = coupling(jnp.asarray(np.linalg.inv(i)), JointSpace.of(s, armature=np.full((4, k), 1e-9)))
     close(left, light, 1e-8)
 
 

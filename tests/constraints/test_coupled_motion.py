@@ -49,7 +49,7 @@ def assembled():
     @jax.jit
     def improved(q):
         system, coupling = closed(q, jnp.zeros(3), model=model)
-        return dx.coupled_projection(system, None, coupling)[0], jnp.linalg.norm(coupling.residual)
+        return dx.coupled_projection(system, None, coupling)[0], jnp.sqrt(jnp.sum(coupling.residual**2))
 
     q, errors = jnp.array([1.0, -0.9, -1.3]), []
     for _ in range(8):
@@ -85,7 +85,7 @@ def test_drift_and_stabilization():
         state = tuple(x + h / 6 * (a + 2 * b + 2 * c + d) for x, a, b, c, d in zip(state, k1, k2, k3, k4, strict=True))
         _, coupling = closed(*state)
         energy = dx.kinetic_energy(model, *state) + dx.potential_energy(model, state[0])
-        return state, (jnp.linalg.norm(coupling.residual), energy)
+        return state, (jnp.sqrt(jnp.sum(coupling.residual**2)), energy)
 
     @jax.jit
     @jax.vmap

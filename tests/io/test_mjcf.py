@@ -506,7 +506,7 @@ TIED = """<mujoco><compiler angle="degree"/><default><geom type="box" size=".1 .
 </equality></mujoco>"""
 
 
-def test_loops_and_gears_are_mujocos_constraints(rng, compile_quickly):
+def test_loops_and_gears_are_mujocos_constraints(rng):
     """Where one is closed so is the other, and their Jacobians have the same rows, up to how a loop's are combined."""
     model, m = dx.load(TIED), mujoco.MjModel.from_xml_string(TIED)
     m.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
@@ -540,7 +540,7 @@ def test_loops_and_gears_are_mujocos_constraints(rng, compile_quickly):
                 assert np.linalg.cond(mixed) < 100.0
 
 
-def test_what_the_file_closes_is_closed_at_its_reference(compile_quickly):
+def test_what_the_file_closes_is_closed_at_its_reference():
     """A file of MuJoCo's own, less the tendon that this version of MuJoCo refuses."""
     text = (TESTS / "constraints.xml").read_text().replace('<joint joint="joint5" coef="-.4"/>', "")
     model = dx.load(text)

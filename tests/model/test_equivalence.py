@@ -14,8 +14,6 @@ from dense import Dense, crf, inertia_matrix, motion_transform, skew
 import dynax as dx
 from dynax.spatial import RigidInertia
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 def close(a, b, tolerance=1e-11):
     a, b = np.asarray(a), np.asarray(b)

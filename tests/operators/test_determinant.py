@@ -27,9 +27,8 @@ def log_determinants(model, qs):
     return jax.vmap(lambda q: dx.log_determinant(model, q))(qs)
 
 
-@jax.jit
 def slogdets(model, qs):
-    return jnp.linalg.slogdet(jax.vmap(lambda q: dx.mass_matrix(model, q))(qs))[1]
+    return np.linalg.slogdet(jax.jit(jax.vmap(lambda q: dx.mass_matrix(model, q)))(qs))[1]
 
 
 @pytest.mark.spec("SOA-LOGDET")

@@ -62,4 +62,4 @@ def advance(model: dx.Model, q, v, dt, steps, stepper: str) -> tuple[jax.Array, 
 
 def apart(model: dx.Model, one, other) -> float:
     """How far two states are from each other."""
-    return float(jnp.linalg.norm(dx.difference(model, one[0], other[0])) + jnp.linalg.norm(one[1] - other[1]))
+    return float(np.linalg.norm(dx.difference(model, one[0], other[0])) + np.linalg.norm(one[1] - other[1]))

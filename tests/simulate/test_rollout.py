@@ -38,7 +38,7 @@ def test_semi_implicit_euler_by_hand():
     v, missed = V, []
     for evaluations in (1, 2, 3):
         force = tau - MODEL.damping * V - dx.bias_force(smooth, Q, 0.5 * (V + v))
-        v = V + dt * jnp.linalg.solve(mass, force)
+        v = V + dt * np.linalg.solve(mass, force)
         found = dx.step(MODEL, Q, V, tau, dt, stepper=dx.SemiImplicitEuler(evaluations))
         np.testing.assert_allclose(found, (Q + dt * v, v), atol=1e-14)
         # Nearer each time to the equation: Coriolis forces of the mean velocity, damping of the last.

@@ -118,7 +118,7 @@ def sharded(tmp_path_factory) -> dict:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     # The optimiser is off, as in the other tests: it has no say in what devices tell each other.
     environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     folder = tmp_path_factory.mktemp("sharding")
     shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
     command = [sys.executable, "-W", "error", "-c", SCRIPT + SNIPPET]

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dynax.linear.cholesky import cholesky
+from dynax.linear.solve import solve
 from dynax.spatial.complement import complement
-
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def close(a, b, tolerance=1e-12):
@@ -48,7 +48,7 @@ def test_derivatives_are_those_of_the_subspace(rng, k):
 
     def by_columns(t):
         s = columns(t)
-        projector = jnp.eye(6) - s @ jnp.linalg.solve(s.T @ s, s.T)
+        projector = jnp.eye(6) - s @ solve(s.T @ s, s.T)
         return jnp.concatenate([projector.reshape(-1), jnp.eye(6 - k).reshape(-1), jnp.zeros(k * (6 - k))])
 
     def derivatives(f):
@@ -69,7 +69,7 @@ def test_gradient_and_hessian_agree_with_differences(rng):
 
     def cost(columns):
         t = complement(columns)
-        return jnp.linalg.slogdet(t.T @ weight @ t)[1]
+        return 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky(t.T @ weight @ t))))
 
     columns = jnp.asarray(rng.normal(size=(6, 2)))
     direction = jnp.asarray(rng.normal(size=(6, 2)))

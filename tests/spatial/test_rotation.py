@@ -30,7 +30,9 @@ def as_jaxlie(pose):
 
 def homogeneous_exp(twist):
     w, v = twist[:3], twist[3:]
-    return jax.scipy.linalg.expm(jnp.zeros((4, 4)).at[:3, :3].set(plucker.skew(w)).at[:3, 3].set(v))
+    x = jnp.zeros((4, 4)).at[:3, :3].set(plucker.skew(w)).at[:3, 3].set(v)
+    terms = jax.lax.scan(lambda term, k: 2 * (term @ x / k,), jnp.eye(4), jnp.arange(1.0, 41.0))[1]
+    return jnp.eye(4) + jnp.sum(terms, 0)
 
 
 def pose_exp(twist):

@@ -44,7 +44,6 @@ def test_dynamics_do_not_depend_on_the_execution(name):
             np.testing.assert_allclose(y, x, atol=1e-11 * np.abs(x).max())
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_derivatives_walk_by_the_execution_that_was_asked_for():
     """The same gradient for state, masses and torques from programs that are not the same."""
     model = trees.tree("arm")

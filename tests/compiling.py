@@ -1,0 +1,12 @@
+"""How XLA compiles in the tests: most of them compile much and run little.
+
+JAX 0.10 compiles in half the time without the emitters by MLIR; newer versions have no others.
+"""
+
+from __future__ import annotations
+
+import jax
+
+QUICKLY = "--xla_cpu_use_fusion_emitters=false" if jax.__version_info__[:2] == (0, 10) else ""
+OPTIMISED = {"xla_cpu_use_fusion_emitters": True} if QUICKLY else {}
+"""Compiler options with which a program is compiled as for users, in a test that asks for `optimised`."""
