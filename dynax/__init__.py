@@ -177,6 +177,7 @@ from dynax.simulate import (
     ExplicitEuler as ExplicitEuler,
     Heun as Heun,
     ImplicitMidpoint as ImplicitMidpoint,
+    RolloutStatus as RolloutStatus,
     RungeKutta4 as RungeKutta4,
     SemiImplicitEuler as SemiImplicitEuler,
     Trajectory as Trajectory,

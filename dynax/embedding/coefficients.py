@@ -2,7 +2,8 @@
 
     K v = 0    =>    Y1 v_dependent + Y2 v_independent = 0    =>    X = [1; -Y1^+ Y2]
 
-Aggregate by aggregate: each has its own rows of `K`, a few dependent freedoms and its own small system.
+Aggregate by aggregate: each has its own rows of `K`, a few dependent freedoms and its own small system. Which freedoms
+are the dependent ones is static, or, in the course of a motion, data: a permutation of the aggregate's freedoms.
 """
 
 from __future__ import annotations
@@ -34,12 +35,27 @@ class Group(NamedTuple):
     """Aggregates of one shape, solved together: indices of rows and freedoms, one row per aggregate."""
 
     rows: np.ndarray
-    dependent: np.ndarray
-    independent: np.ndarray
-    solved_for: np.ndarray
-    """Where `Y1` stands among the listed entries of `K`, `(aggregates, rows, dependent)`."""
-    given: np.ndarray
-    """Where `Y2` stands."""
+    freedoms: np.ndarray
+    """The dependent ones, then the independent ones, `(aggregates, freedoms)`."""
+    entries: np.ndarray
+    """Where `Y` stands among the listed entries of `K`, `(aggregates, rows, freedoms)`."""
+    dependent: int
+    """How many freedoms are dependent."""
+
+
+Columns = tuple[jax.Array, ...]
+"""Other choices of the dependent freedoms: for each group a permutation of the freedoms of its aggregates, as matrices
+of zeros and ones, shape `(aggregates, freedoms, freedoms)`; column `k` has its one at what is to be in place `k`."""
+
+
+class Chart(NamedTuple):
+    """Other independent freedoms than the model's own, for a part of a motion. Its velocities, accelerations and forces
+    are theirs; where one of the model's own stood, one that took its place."""
+
+    columns: Columns
+    force: jax.Array
+    """What the joints do besides, shape `(nv of the tree,)`: forces of the model's own freedoms, which are no longer
+    coordinates."""
 
 
 class NodeRows(NamedTuple):
@@ -102,7 +118,7 @@ class NodePlan(NamedTuple):
     reach: np.ndarray
     """For each freedom of the tree and place, the embedded velocity that moves it, -1 for none, `(nv, r)`."""
     solved: np.ndarray
-    """For each freedom of the tree its place among all dependent ones, group by group, -1 if it is none, `(nv,)`."""
+    """For each freedom of the tree its place among those of all groups, -1 if it is in none, `(nv,)`."""
     spread: np.ndarray
     """For each embedded velocity the entries of `X` by freedom and place that it multiplies, -1 for padding."""
     rows: NodeRows
@@ -135,7 +151,7 @@ def node_plan(structure: Structure, embedding: Embedding, execution: str = "leve
     roots = [rank[j] for root in tree.bases for j in range(topology.v_start[root], topology.v_start[root + 1])]
     groups = _groups(structure, embedding)
     solved = np.full(topology.nv, -1)
-    listed = np.concatenate([np.zeros(0, int), *(g.dependent.reshape(-1) for g in groups)])
+    listed = np.concatenate([np.zeros(0, int), *(g.freedoms.reshape(-1) for g in groups)])
     solved[listed] = np.arange(len(listed))
     entries = [np.flatnonzero(reach.reshape(-1) == i).tolist() for i in range(len(independent))]
     return NodePlan(
@@ -163,9 +179,10 @@ def _groups(structure: Structure, embedding: Embedding) -> tuple[Group, ...]:
     for shape, members in shapes.items():
         if shape[1]:
             index = (np.array([m[k] for m in members], int).reshape(len(members), n) for k, n in enumerate(shape))
-            rows, dependent, free = index
-            y1, y2 = (row_plan(structure).entry[rows[:, :, None], of[:, None]] for of in (dependent, free))
-            groups.append(Group(rows, dependent, free, y1, y2))
+            rows, *own = index
+            freedoms = np.concatenate(own, axis=1)
+            entries = row_plan(structure).entry[rows[:, :, None], freedoms[:, None]]
+            groups.append(Group(rows, freedoms, entries, shape[1]))
     return tuple(groups)
 
 
@@ -175,29 +192,43 @@ class Elimination(NamedTuple):
     orthogonal: tuple[jax.Array, ...]
     """`Q`, shape `(aggregates, rows, dependent)`."""
     upper: tuple[jax.Array, ...]
+    given: tuple[jax.Array, ...]
+    """`Y2`."""
+    columns: tuple[jax.Array | None, ...]
+    """What was chosen to be dependent, if not what is by default."""
 
 
-def elimination(p: NodePlan, entries: jax.Array) -> Elimination:
+def elimination(p: NodePlan, entries: jax.Array, columns: Columns | None = None) -> Elimination:
     """From the listed entries of the Jacobian of the conditions.
 
     By the modified Gram-Schmidt process, in small steps over all aggregates of a shape and the batch at once: library
     factorisations take one small matrix after the other.
     """
-    orthogonal, upper = [], []
-    for g in p.groups:
-        rest = entries[g.solved_for]
-        units, rows = [], []
-        for k in range(g.dependent.shape[1]):
-            length = jnp.sqrt(jnp.sum(rest[:, :, 0] ** 2, axis=1))
-            unit = rest[:, :, 0] / length[:, None]
-            along = jnp.sum(unit[:, :, None] * rest[:, :, 1:], axis=1)
-            rest = rest[:, :, 1:] - unit[:, :, None] * along[:, None]
-            units.append(unit)
-            left = jnp.zeros_like(length, shape=(len(length), k, *length.shape[1:]))
-            rows.append(jnp.concatenate([left, length[:, None], along], axis=1))
-        orthogonal.append(jnp.stack(units, axis=2))
-        upper.append(jnp.stack(rows, axis=1))
-    return Elimination(tuple(orthogonal), tuple(upper))
+    orthogonal, upper, given = [], [], []
+    choice = (None,) * len(p.groups) if columns is None else columns
+    for g, chosen in zip(p.groups, choice, strict=True):
+        y = entries[g.entries]
+        if chosen is not None:
+            y = jnp.sum(y[:, :, :, None] * chosen[:, None], axis=2)
+        q, r = orthonormal(y[:, :, : g.dependent])
+        orthogonal.append(q)
+        upper.append(r)
+        given.append(y[:, :, g.dependent :])
+    return Elimination(tuple(orthogonal), tuple(upper), tuple(given), choice)
+
+
+def orthonormal(rest: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`Q` and `R` of matrices `(aggregates, rows, columns)`."""
+    units, rows = [], []
+    for k in range(rest.shape[2]):
+        length = jnp.sqrt(jnp.sum(rest[:, :, 0] ** 2, axis=1))
+        unit = rest[:, :, 0] / length[:, None]
+        along = jnp.sum(unit[:, :, None] * rest[:, :, 1:], axis=1)
+        rest = rest[:, :, 1:] - unit[:, :, None] * along[:, None]
+        units.append(unit)
+        left = jnp.zeros_like(length, shape=(len(length), k, *length.shape[1:]))
+        rows.append(jnp.concatenate([left, length[:, None], along], axis=1))
+    return jnp.stack(units, axis=2), jnp.stack(rows, axis=1)
 
 
 def _solved(q: jax.Array, r: jax.Array, right: jax.Array) -> jax.Array:
@@ -214,26 +245,37 @@ def _solved(q: jax.Array, r: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.stack(parts, axis=1)
 
 
+def _listed(g: Group, solved: jax.Array, free: jax.Array, columns: jax.Array | None) -> jax.Array:
+    """Rows of a group's freedoms, `(all of them, m)`, from those of the dependent and of the independent ones."""
+    own = jnp.concatenate([solved, jnp.broadcast_to(free, (len(solved), *free.shape[1:]))], axis=1)
+    if columns is not None:
+        own = jnp.sum(columns[:, :, :, None] * own[:, None], axis=2)
+    return own.reshape(g.freedoms.size, *own.shape[2:])
+
+
 def dependents(p: NodePlan, e: Elimination, right: jax.Array) -> jax.Array:
     """`Y1^+ right` at the dependent freedoms, zero elsewhere: shape `(nv,)` from `(nc,)`."""
-    found = [
-        _solved(q, r, right[g.rows][:, :, None]).reshape(g.dependent.size, *right.shape[1:])
-        for g, q, r in zip(p.groups, e.orthogonal, e.upper, strict=True)
-    ]
-    return take_rows(jnp.concatenate([jnp.zeros_like(right, shape=(1, *right.shape[1:])), *found]), p.solved + 1)
+    batch = right.shape[1:]
+    found = [jnp.zeros_like(right, shape=(1, *batch))]
+    for k, g in enumerate(p.groups):
+        own = _solved(e.orthogonal[k], e.upper[k], right[g.rows][:, :, None])
+        still = jnp.zeros_like(right, shape=(1, g.freedoms.shape[1] - g.dependent, 1, *batch))
+        found.append(_listed(g, own, still, e.columns[k])[:, 0])
+    return take_rows(jnp.concatenate(found), p.solved + 1)
 
 
 def coefficients(p: NodePlan, e: Elimination, entries: jax.Array) -> jax.Array:
     """`X` by freedom of the tree and place within its node, shape `(nv, r)`."""
     width, batch = p.reach.shape[1], entries.shape[1:]
     units = jnp.eye(width, dtype=entries.dtype).reshape(width, width, *(1,) * len(batch))
-    found = [jnp.broadcast_to(units, (width, width, *batch))]
-    for g, q, r in zip(p.groups, e.orthogonal, e.upper, strict=True):
-        own = -_solved(q, r, entries[g.given])
+    units = jnp.broadcast_to(units, (width, width, *batch))
+    found = [units]
+    for k, g in enumerate(p.groups):
+        own = -_solved(e.orthogonal[k], e.upper[k], e.given[k])
         # An aggregate's independent freedoms stand at its first places, in order.
-        fill = ((0, 0), (0, 0), (0, width - own.shape[2]), *((0, 0),) * len(batch))
-        found.append(jnp.pad(own, fill).reshape(g.dependent.size, width, *batch))
-    return take_rows(jnp.concatenate(found), np.where(p.local >= 0, p.local, width + p.solved))
+        own = jnp.pad(own, ((0, 0), (0, 0), (0, width - own.shape[2]), *((0, 0),) * len(batch)))
+        found.append(_listed(g, own, units[None, : g.freedoms.shape[1] - g.dependent], e.columns[k]))
+    return take_rows(jnp.concatenate(found), np.where(p.solved < 0, p.local, width + p.solved))
 
 
 def expanded(p: NodePlan, x: jax.Array, y: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ from dynax.bodies.base import free_bases
 from dynax.bodies.node import Node
 from dynax.constraints.rows import constraint_rows
 from dynax.embedding.coefficients import (
+    Chart,
     Elimination,
     Embedding,
     NodePlan,
@@ -53,11 +54,11 @@ class Coordinates(NamedTuple):
     elimination: Elimination
 
 
-def coordinates(model: Model, s: Setup, kin: Parts, p: NodePlan) -> Coordinates:
+def coordinates(model: Model, s: Setup, kin: Parts, p: NodePlan, chart: Chart | None = None) -> Coordinates:
     """From kinematics with positions."""
     entries = constraint_rows(model, s, kin).entries
     assert entries is not None
-    solved = elimination(p, entries)
+    solved = elimination(p, entries, chart and chart.columns)
     return Coordinates(p, coefficients(p, solved, entries), solved)
 
 
@@ -70,12 +71,14 @@ class Place(NamedTuple):
     tree: Tree
 
 
-def at(model: Model, q: jax.Array, embedding: Embedding, execution: str = "levels") -> Place:
+def at(
+    model: Model, q: jax.Array, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
+) -> Place:
     """The nodes of the embedded model at `q`: their ports are the members."""
     p = node_plan(model.structure, embedding, execution)
     s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
-    c = coordinates(model, s, kin, p)
+    c = coordinates(model, s, kin, p, chart)
     return Place(c, *placed(model, s, kin, p.rows, c.x, world_inertias(s, kin)))
 
 
@@ -145,10 +148,12 @@ class State(NamedTuple):
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
 
 
-def moving_state(model: Model, q, v: jax.Array, embedding: Embedding) -> tuple[Coordinates, State]:
+def moving_state(
+    model: Model, q, v: jax.Array, embedding: Embedding, chart: Chart | None = None
+) -> tuple[Coordinates, State]:
     """From embedded velocities, without the nodes."""
     s = setup(model, q)
-    c = coordinates(model, s, kinematics(model, s, positions=True), node_plan(model.structure, embedding))
+    c = coordinates(model, s, kinematics(model, s, positions=True), node_plan(model.structure, embedding), chart)
     return c, tree_state(model, q, c, v)
 
 
@@ -161,21 +166,25 @@ def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "
     return State(s, kin, whole, dependents(c.plan, c.elimination, bias))
 
 
-def forward(model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels") -> jax.Array:
+def forward(
+    model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
+) -> jax.Array:
     """Embedded accelerations for trailing batch axes; `q` is the tree's configuration, `v` and `tau` are embedded."""
-    place = at(model, q, embedding, execution)
+    place = at(model, q, embedding, execution, chart)
     c, tree, rows = place.coordinates, place.tree, place.coordinates.plan.rows
     s, kin, whole, drift = tree_state(model, q, c, v, execution)
     forces = s.layout.body_order(net_forces(s, kin, world_inertias(s, kin), external))
     along = pick(drift, rows.path)
     bias = jax.tree.map(lambda a: jnp.sum(a * along, axis=2), place.moving)
-    rest = tau - reduced(c.plan, c.x, passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift)
+    needed = passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift
+    rest = tau - reduced(c.plan, c.x, needed if chart is None else needed - chart.force)
     on_bases = take_rows(forces, np.array(rows.tree.bases, dtype=int))
     return recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest).a
 
 
-def inverse(model: Model, q, v, a, external, embedding: Embedding) -> jax.Array:
+def inverse(model: Model, q, v, a, external, embedding: Embedding, chart: Chart | None = None) -> jax.Array:
     """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
-    c, state = moving_state(model, q, v, embedding)
+    c, state = moving_state(model, q, v, embedding, chart)
     whole = state.drift if a is None else state.drift + expanded(c.plan, c.x, a)
-    return reduced(c.plan, c.x, rnea(model, q, state.v, whole, external))
+    needed = rnea(model, q, state.v, whole, external)
+    return reduced(c.plan, c.x, needed if chart is None else needed - chart.force)

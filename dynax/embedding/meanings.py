@@ -41,7 +41,7 @@ from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forwa
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.coefficients import dense, expanded, node_plan
 from dynax.embedding.dynamics import at, forward, inverse, moving_state
-from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors
+from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors, of_independent
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     configuration_rate,
@@ -77,7 +77,7 @@ def tree_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
 @tree_motion.register
 @jax.jit
 def _(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
-    c, state = moving_state(model.tree, q, v, model.embedding)
+    c, state = moving_state(model.tree, q, v, model.embedding, model.chart)
     return Motion(dense(c.plan, c.x), state.v, state.drift)
 
 
@@ -135,7 +135,7 @@ def _(model, q, v, name, *, frame):
 
 @batch_last
 def _inverse(model: EmbeddedModel, q, v, a, external) -> jax.Array:
-    return inverse(model.tree, q, v, a, external, model.embedding)
+    return inverse(model.tree, q, v, a, external, model.embedding, model.chart)
 
 
 @extend(inverse_dynamics, EmbeddedModel)
@@ -152,7 +152,8 @@ def _(model, q, v, external=None):
 @extend(gravity_force, EmbeddedModel)
 def _(model, q):
     (q,) = as_state(model, q=q)
-    return embedding_matrix(model, q).T @ gravity_force(model.tree, q)
+    needed = gravity_force(model.tree, q)
+    return embedding_matrix(model, q).T @ (needed if model.chart is None else needed - model.chart.force)
 
 
 @extend(mass_matrix, EmbeddedModel)
@@ -180,7 +181,7 @@ def _(model, q, v, a):
 
 def _by_walks(execution: str):
     def core(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
-        return forward(model.tree, q, v, tau, external, model.embedding, execution)
+        return forward(model.tree, q, v, tau, external, model.embedding, execution, model.chart)
 
     return batch_last(core)
 
@@ -202,7 +203,7 @@ def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
 
 @extend(factorize, EmbeddedModel)
 def _(model, q):
-    return factorized(at(model.tree, q, model.embedding).tree)
+    return factorized(at(model.tree, q, model.embedding, chart=model.chart).tree)
 
 
 # All that is made of the factor alone is the same function.
@@ -263,7 +264,7 @@ def _(model, q, dv):
 @extend(difference, EmbeddedModel)
 def _(model, q0, q1):
     q0, q1 = as_state(model, q=q0, q1=q1)
-    return difference(model.tree, q0, q1)[jnp.array(model.independent, int)]
+    return of_independent(model, difference(model.tree, q0, q1))
 
 
 @extend(normalize, EmbeddedModel)

@@ -23,6 +23,7 @@ from dynax.constraints.rows import Rows
 from dynax.constraints.rows import plan as row_plan
 from dynax.embedding.aggregation import aggregates, independent_columns
 from dynax.embedding.coefficients import (
+    Chart,
     Elimination,
     Embedding,
     coefficients,
@@ -54,6 +55,8 @@ class EmbeddedModel:
     tree: Model
     """The tree, with its loops as data."""
     embedding: Embedding
+    chart: Chart | None = None
+    """In the course of a rollout: other independent freedoms than `independent`, see `dynax/embedding/charts.py`."""
 
     @property
     def nq(self) -> int:
@@ -116,10 +119,10 @@ class EmbeddedModel:
 
     def replace(self, **leaves) -> EmbeddedModel:
         """With leaves of the tree replaced: masses, lengths, where loops are closed."""
-        return EmbeddedModel(self.tree.replace(**leaves), self.embedding)
+        return EmbeddedModel(self.tree.replace(**leaves), self.embedding, self.chart)
 
     def at_time(self, time) -> EmbeddedModel:
-        return EmbeddedModel(self.tree.at_time(time), self.embedding)
+        return EmbeddedModel(self.tree.at_time(time), self.embedding, self.chart)
 
     def __repr__(self) -> str:
         sizes = ", ".join(str(len(a.bodies)) for a in self.embedding.aggregates)
@@ -249,8 +252,22 @@ def factors(model: EmbeddedModel, rows: Rows) -> tuple[Elimination, jax.Array]:
     """`Y1` factorised, and `X` by freedom of the tree and place."""
     assert rows.entries is not None
     p = node_plan(model.tree.structure, model.embedding)
-    solved = elimination(p, rows.entries)
+    solved = elimination(p, rows.entries, model.chart and model.chart.columns)
     return solved, coefficients(p, solved, rows.entries)
+
+
+def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:
+    """Of entries for the tree's freedoms, `(nv of the tree,)`, those of the independent ones; batch axes trail."""
+    p = node_plan(model.tree.structure, model.embedding)
+    found = whole[p.independent]
+    if model.chart is None:
+        return found
+    place = np.full(model.tree.nv, -1)
+    place[p.independent] = np.arange(len(p.independent))
+    for g, columns in zip(p.groups, model.chart.columns, strict=True):
+        own = jnp.sum(columns[:, :, g.dependent :] * whole[g.freedoms][:, :, None], axis=1)
+        found = found.at[place[g.freedoms[:, g.dependent :]]].set(own)
+    return found
 
 
 CORRECTIONS = 3

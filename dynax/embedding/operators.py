@@ -134,7 +134,7 @@ def _between(a: Transform, b: Transform) -> Transform:
 
 def _columns(model: EmbeddedModel, q, nodes, row_of, width: int, most: int) -> tuple[jax.Array, jax.Array]:
     """`H_R` and the armature of each node, `(nodes, r, 6 m)` and `(nodes, r, r)`."""
-    tree, place = model.tree, at(model.tree, q, model.embedding)
+    tree, place = model.tree, at(model.tree, q, model.embedding, chart=model.chart)
     p, s, nodes_at = place.coordinates.plan, setup(tree, q), place.tree.nodes
     assert isinstance(nodes_at, Node)
     kin = kinematics(tree, s)

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.model.kinds import AnyModel
 from dynax.model.model import Model
 from dynax.model.numbers import POSES
 
 
-def as_state(model: Model, **arrays: Any) -> list[jax.Array]:
+def as_state(model: AnyModel, **arrays: Any) -> list[jax.Array]:
     """The named arrays in one floating type; `None` passes through.
 
     The type is that of the arrays, so float32 states give float32 results whatever the model holds. Names decide the
@@ -47,7 +48,7 @@ _NDIM = {
 }  # fmt: skip
 
 
-def refuse_batched(model: Model) -> None:
+def refuse_batched(model: AnyModel) -> None:
     """`ValueError` for a model whose leaves have batch axes: functions take one model, `jax.vmap` takes many apart."""
     if not isinstance(model, Model):
         return
@@ -73,7 +74,7 @@ def _kind(value: Any):
     return value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else jnp.asarray(value).dtype
 
 
-def _expected(model: Model, name: str) -> tuple[tuple[int, ...], str]:
+def _expected(model: AnyModel, name: str) -> tuple[tuple[int, ...], str]:
     if name == "external":
         return (model.num_bodies, 6), "one wrench [moment; force] for each body"
     if name.startswith("q"):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import singledispatch, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+import jax
+
 from dynax.model.model import Model
 
 Rest = ParamSpec("Rest")
@@ -23,7 +25,13 @@ class AnyModel(Protocol):
     def nv(self) -> int: ...
 
     @property
+    def num_bodies(self) -> int: ...
+
+    @property
     def name(self) -> str: ...
+
+    @property
+    def mass(self) -> jax.Array: ...
 
 
 def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable[Concatenate[AnyModel, Rest], Result]:

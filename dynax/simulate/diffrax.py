@@ -15,8 +15,8 @@ from dynax.model.checks import as_state
 from dynax.model.configuration import configuration_rate, normalize
 from dynax.routes.forward_dynamics import forward_dynamics
 from dynax.simulate.policy import answer
-from dynax.simulate.rollout import Trajectory
 from dynax.simulate.stepper import State, closed, kept
+from dynax.simulate.trajectory import Trajectory
 
 
 def _import() -> Any:

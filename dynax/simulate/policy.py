@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from dynax.model import Model
+from dynax.model.kinds import AnyModel
 
 Policy = Callable[..., Any]
 """`controls(t, q, v) -> tau`, or `controls(t, q, v, memory) -> (tau, memory)`."""
@@ -91,12 +91,12 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def answer(policy: Policy, model: Model, time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
+def answer(policy: Policy, model: AnyModel, time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
     """What a policy without memory says, checked."""
     return _force(policy(time, q, v), model, q)
 
 
-def answer_and_memory(policy: Policy, model: Model, time, q, v, memory: Any) -> tuple[jax.Array, Any]:
+def answer_and_memory(policy: Policy, model: AnyModel, time, q, v, memory: Any) -> tuple[jax.Array, Any]:
     """What a policy with memory says, checked."""
     said = policy(time, q, v, memory)
     if not isinstance(said, tuple) or len(said) != 2:
@@ -113,7 +113,7 @@ def answer_and_memory(policy: Policy, model: Model, time, q, v, memory: Any) -> 
     return _force(tau, model, q), jax.tree.map(lambda x, old: jnp.asarray(x).astype(old.dtype), new, memory)
 
 
-def _force(tau: ArrayLike, model: Model, q: jax.Array) -> jax.Array:
+def _force(tau: ArrayLike, model: AnyModel, q: jax.Array) -> jax.Array:
     tau = jnp.asarray(tau)
     if tau.shape != (model.nv,):
         raise ValueError(f"the policy returned shape {tau.shape}, expected ({model.nv},): a force for each freedom")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
 from dynax.simulate.policy import Policy, answer, answer_and_memory, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
-from dynax.simulate.stepper import AbstractStepper, State, kept, later
+from dynax.simulate.stepper import AbstractStepper, State, refuse_open
+from dynax.simulate.trajectory import Trajectory
 from dynax.simulate.variational import Variational
 
 STEPPERS: dict[str, AbstractStepper] = {
@@ -31,20 +34,9 @@ STEPPERS: dict[str, AbstractStepper] = {
 }
 
 
-class Trajectory(NamedTuple):
-    """A motion, sampled; a row for every time, the initial state first."""
-
-    time: jax.Array
-    """[s], shape `(T + 1,)`; of a rollout that keeps every k-th state `(T / k + 1,)`, and so below."""
-    q: jax.Array
-    """Configurations, shape `(T + 1, nq)`."""
-    v: jax.Array
-    """Velocities, shape `(T + 1, nv)`."""
-
-
 @overload
 def rollout(
-    model: Model,
+    model: Model | EmbeddedModel,
     q: ArrayLike,
     v: ArrayLike,
     controls: ArrayLike | Policy,
@@ -58,7 +50,7 @@ def rollout(
 ) -> Trajectory: ...
 @overload
 def rollout(
-    model: Model,
+    model: Model | EmbeddedModel,
     q: ArrayLike,
     v: ArrayLike,
     controls: Policy,
@@ -71,7 +63,7 @@ def rollout(
     memory: Any,
 ) -> tuple[Trajectory, Any]: ...
 def rollout(
-    model: Model,
+    model: Model | EmbeddedModel,
     q: ArrayLike,
     v: ArrayLike,
     controls: ArrayLike | Policy,
@@ -90,8 +82,12 @@ def rollout(
     controls, `dt`, the leaves of the model, and what a policy closes over.
 
     Loops, gears and conditions are kept: accelerations are those of `constrained_dynamics`, and each step ends with a
-    projection back on them. Start where they hold, from `assemble` and `admissible_velocity`. A model from `embed` has
-    its loops in the equations themselves, and `v` and `controls` of its independent freedoms.
+    projection back on them. Start where they hold, from `assemble` and `admissible_velocity`: `ValueError` for open
+    loops, and inside of `jit`, where numbers are not known, a state that is not a number.
+
+    A model from `embed` has its loops in the equations themselves, and `v` and `controls` of its independent freedoms.
+    Where these become dependent, as that of a crank at its dead point, it goes on in others; where none serve, or a
+    step fails, the rows repeat the last good state, and so do the derivatives. `Trajectory.status` tells.
 
     **Arguments:**
 
@@ -109,7 +105,8 @@ def rollout(
       number of the step. The policy is then `controls(t, q, v, memory) -> (tau, memory)`.
 
     **Returns:** `Trajectory(time, q, v)` with T + 1 rows; the first is the initial state, at `model.time`, from where
-    driven joints go on. With `memory`: the pair of it and what the policy remembers at the end.
+    driven joints go on, and of an embedded model a `status` for each. With `memory`: the pair of it and what the policy
+    remembers at the end.
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
@@ -118,6 +115,7 @@ def rollout(
         if steps is None:
             raise ValueError("`steps` is missing: a policy does not say for how many steps it is to be followed")
         q0, v0 = as_state(model, q=q, v=v)
+        refuse_open(model, q0)
         memory = jax.tree.map(jnp.asarray, memory)
         options = _multiple(_count(steps, "steps", 0), kept), kept, method, bool(checkpoint)
         run, end = _follow(model, q0, v0, controls, memory, _scalar(dt, q0), *options)
@@ -136,12 +134,13 @@ def rollout(
     if steps is not None and _count(steps, "steps", 0) != count:
         raise ValueError(f"`steps` is {steps}, but `controls` has {count} rows; leave `steps` out")
     q0, v0, _ = as_state(model, q=q, v=v, tau=jnp.zeros(model.nv, forces.dtype))
+    refuse_open(model, q0)
     options = _multiple(count, kept), kept, method, bool(checkpoint)
     return _forced(model, q0, v0, forces.astype(q0.dtype), _scalar(dt, q0), *options)
 
 
 def step(
-    model: Model,
+    model: Model | EmbeddedModel,
     q: ArrayLike,
     v: ArrayLike,
     tau: ArrayLike,
@@ -158,19 +157,21 @@ def step(
 
 
 @partial(jax.jit, static_argnames=("method",))
-def _step(model: Model, q, v, tau, dt, method: AbstractStepper) -> State:
-    return kept(later(model, dt), method.step(model, q, v, tau, dt))
+def _step(model: Model | EmbeddedModel, q, v, tau, dt, method: AbstractStepper) -> State:
+    return plain(method, model, q, v, tau, dt)
 
 
 OPTIONS = ("steps", "every", "method", "checkpoint")
 
 
 @partial(jax.jit, static_argnames=OPTIONS)
-def _forced(model: Model, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool):
+def _forced(
+    model: Model | EmbeddedModel, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool
+):
     return _scan(model, q, v, None, forces, None, dt, steps, every, method, checkpoint)[0]
 
 
-def _follow(model: Model, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+def _follow(model: Model | EmbeddedModel, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
     """A rollout under a policy, by a compiled one if there can be one."""
     leaves = jax.tree.leaves(policy)
     if any(leaf is policy for leaf in leaves):
@@ -179,7 +180,7 @@ def _follow(model: Model, q, v, policy: Policy, memory: Any, dt, *options) -> tu
     return _pytree(model, q, v, policy, memory, dt, *options)
 
 
-def _unnamed(model: Model, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+def _unnamed(model: Model | EmbeddedModel, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
     return _scan(model, q, v, policy, None, memory, dt, *options)
 
 
@@ -188,7 +189,7 @@ _pytree = jax.jit(_unnamed, static_argnums=(6, 7, 8, 9))
 
 
 def _scan(
-    model: Model,
+    model: Model | EmbeddedModel,
     q: jax.Array,
     v: jax.Array,
     policy: Policy | None,
@@ -203,25 +204,30 @@ def _scan(
     times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
     scan = checkpointed_scan if checkpoint else jax.lax.scan
 
-    def advance(state: tuple, x: tuple) -> tuple[tuple, State]:
-        (q, v, memory), (time, tau) = state, x
+    def advance(state: tuple, x: tuple) -> tuple[tuple, tuple]:
+        (at, memory), (time, tau) = state, x
         if policy is not None and memory is not None:
-            tau, memory = answer_and_memory(policy, model, time, q, v, memory)
+            tau, memory = answer_and_memory(policy, model, time, at.q, at.v, memory)
         elif policy is not None:
-            tau = answer(policy, model, time, q, v)
-        now = model.replace(time=time)
-        q, v = kept(later(now, dt), method.step(now, q, v, tau, dt))
-        return (q, v, memory), (q, v)
+            tau = answer(policy, model, time, at.q, at.v)
+        at = advanced(method, model.replace(time=time), at, tau, dt)
+        return (at, memory), _row(at)
 
-    def advance_all(state: tuple, xs: tuple) -> tuple[tuple, State]:
+    def advance_all(state: tuple, xs: tuple) -> tuple[tuple, tuple]:
         state, _ = scan(lambda state, x: (advance(state, x)[0], None), state, xs, every)
-        return state, state[:2]
+        return state, _row(state[0])
 
     xs = times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
-    (_, _, memory), (qs, vs) = scan(advance_all if every > 1 else advance, (q, v, memory), xs, steps // every)
-    return Trajectory(times[::every], jnp.concatenate([q[None], qs]), jnp.concatenate([v[None], vs])), memory
+    start = begin(model, q, v)
+    (_, memory), rows = scan(advance_all if every > 1 else advance, (start, memory), xs, steps // every)
+    q, v, status = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
+    return Trajectory(times[::every], q, v, None if status is None else status.astype(jnp.int32)), memory
+
+
+def _row(at: Carried) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    return at.q, at.v, None if at.chart is None else at.chart.status
 
 
 def _stepper(stepper: str | AbstractStepper) -> AbstractStepper:

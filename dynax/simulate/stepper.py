@@ -11,17 +11,25 @@ order of the method stays (Hairer & Wanner 1996, VII.2).
 from __future__ import annotations
 
 import abc
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from dynax.constraints.dynamics import constrained_dynamics, settled
+from dynax.constraints.independent import LOOSE
+from dynax.constraints.residual import rows_at
+from dynax.constraints.rows import names
+from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
+Either = TypeVar("Either", bound=Model | EmbeddedModel)
 
 
 class AbstractStepper(abc.ABC):
@@ -31,8 +39,8 @@ class AbstractStepper(abc.ABC):
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         """Configuration and velocity at `model.time + dt`, from those at `model.time`.
 
-        **Arguments:** `q`: shape `(nq,)`; `v`: shape `(nv,)`; `tau`: joint forces, held over the step, shape `(nv,)`;
-        `dt`: a scalar [s], which may be traced and negative.
+        **Arguments:** `model`: may be an embedded one; `q`: shape `(nq,)`; `v`: shape `(nv,)`; `tau`: joint forces,
+        held over the step, shape `(nv,)`; `dt`: a scalar [s], which may be traced and negative.
         """
 
 
@@ -60,9 +68,32 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
         )
 
 
-def later(model: Model, delay: jax.Array) -> Model:
+def refuse_open(model: Model | EmbeddedModel, q: jax.Array) -> None:
+    """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
+    own = model.tree if isinstance(model, EmbeddedModel) else model
+    if not own.constrained or any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
+        return
+    residual, error = map(np.asarray, _errors(own, q))
+    worst = int(np.argmax(error))
+    if error[worst] > LOOSE:
+        name = next(name for name, rows in names(own.structure).items() if rows.start <= worst < rows.stop)
+        raise ValueError(
+            f"{name!r} of model {own.name!r} is open at the beginning: its residual is {residual[worst]:.3g}; "
+            "begin where the loops close: q = dx.assemble(model, q).q"
+        )
+
+
+@jax.jit
+def _errors(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The residual, and as a part of what the joints could do to it."""
+    rows = rows_at(model, q)
+    assert rows.weights is not None
+    return rows.residual, jnp.abs(rows.residual) * rows.weights
+
+
+def later(model: Either, delay: jax.Array) -> Either:
     """The model with its driven joints where they stand after `delay` [s]."""
-    return model.replace(time=model.time.astype(delay.dtype) + delay)
+    return cast(Either, model.replace(time=model.time.astype(delay.dtype) + delay))
 
 
 def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay: jax.Array | float = 0.0) -> jax.Array:

@@ -1,0 +1,67 @@
+"""What a rollout returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from dynax.operators.pytree import pytree_dataclass
+
+
+class RolloutStatus(IntEnum):
+    """How a rollout of an embedded model fares. From `OPEN` on it has stopped: rows repeat the last good state."""
+
+    GOOD = 0
+    OTHER_COORDINATES = 1
+    """The motion goes on in other independent freedoms, since the model's own had become dependent, as those of a crank
+    at its dead point. Velocities are of the model's own freedoms all the same, but near there they do not say all."""
+    OPEN = 2
+    """The loops are open: at the beginning, see `dx.assemble`, or after a step, which was too long."""
+    SINGULAR = 3
+    """The mechanism has more freedoms there than elsewhere, and no choice of independent ones serves."""
+    NOT_FINITE = 4
+    """A step gave no numbers: too long, or forces that are none."""
+
+    @property
+    def stopped(self) -> bool:
+        return self >= RolloutStatus.OPEN
+
+
+@pytree_dataclass()
+class Trajectory:
+    """A motion, sampled; a row for every time, the initial state first. It unpacks to `time, q, v`."""
+
+    time: jax.Array
+    """[s], shape `(T + 1,)`; of a rollout that keeps every k-th state `(T / k + 1,)`, and so below."""
+    q: jax.Array
+    """Configurations, shape `(T + 1, nq)`."""
+    v: jax.Array
+    """Velocities, shape `(T + 1, nv)`."""
+    status: jax.Array | None = None
+    """Of an embedded model, `RolloutStatus` by row as integers, shape `(T + 1,)`; otherwise `None`."""
+
+    def __iter__(self) -> Iterator[jax.Array]:
+        return iter((self.time, self.q, self.v))
+
+    @property
+    def stopped(self) -> jax.Array:
+        """Whether the motion has stopped before each time, and the row repeats the last good state."""
+        none = jnp.zeros(self.time.shape, bool)
+        return none if self.status is None else self.status >= RolloutStatus.OPEN
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}={jnp.shape(getattr(self, name))}" for name in ("time", "q", "v"))
+        return f"Trajectory({shapes}{_told(self.status)})"
+
+
+def _told(status: jax.Array | None) -> str:
+    """The last status by its name, where it is known."""
+    if status is None or isinstance(status, Tracer) or jnp.ndim(status) != 1:
+        return ""
+    last = RolloutStatus(int(status[-1]))
+    at = f" at row {int(jnp.argmax(status >= RolloutStatus.OPEN))}" if last.stopped else ""
+    return f", {last.name}{at}"
