@@ -52,12 +52,14 @@ def batch_last(core: Callable[..., Result]) -> Callable[..., Result]:
     return jax.jit(trailing(core))
 
 
-def linear(core: Callable[..., Result], transpose: Callable, exact: Callable) -> tuple[Callable[..., Result], Callable]:
+def linear(
+    core: Callable[..., Result], transpose: Callable, exact: Callable, like: Callable[..., Result]
+) -> tuple[Callable[..., Result], Callable]:
     """`core(tree, *arrays, x)`, linear in `x`, and `transpose(tree, *arrays, y)` as functions like those of `trailing`:
     each is the other's transpose, written and not derived, and neither is traced before it is needed.
 
     `exact(tree, *arrays, x)` has the value of `core`, and its derivatives are those of both: they are asked for where a
-    derivative is differentiated again.
+    derivative is differentiated again. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing.
     """
 
     def exact_transpose(*args: Any) -> Any:
@@ -70,7 +72,7 @@ def linear(core: Callable[..., Result], transpose: Callable, exact: Callable) ->
         _Batched(jax.jit(one), partial(along_moving, true))
         for one, true in ((core, exact), (transpose, exact_transpose))
     )
-    there.transpose, back.transpose = back, there
+    there.transpose, back.transpose, there.like = back, there, like
     return there, back
 
 
@@ -105,6 +107,8 @@ class _Batched:
         self.core, self.rule = core, rule
         self.transpose: _Batched | None = None
         """Of what is linear in its last argument."""
+        self.like: Callable = core
+        """A function with results of the same shapes."""
 
     def __call__(self, *args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
@@ -116,7 +120,7 @@ class _Batched:
         """Of the results, whatever devices the leaves vary over."""
         plain = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in leaves]
         with jax.numpy_rank_promotion("allow"):  # inside, arrays have batch axes or none
-            return jax.eval_shape(self.core, *structure.unflatten(plain))
+            return jax.eval_shape(self.like, *structure.unflatten(plain))
 
     def on_leaves(self, structure: Any, leaves: Any) -> list:
         with jax.numpy_rank_promotion("allow"):
