@@ -15,7 +15,7 @@ in reverse mode) and then finds a batching rule which it cannot differentiate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import jax
@@ -52,6 +52,30 @@ def batch_last(core: Callable[..., Result]) -> Callable[..., Result]:
     return jax.jit(trailing(core))
 
 
+def linear(
+    core: Callable[..., Result], transpose: Callable, exact: Callable, like: Callable[..., Result]
+) -> tuple[Callable[..., Result], Callable]:
+    """`core(tree, *arrays, x)`, linear in `x`, and `transpose(tree, *arrays, y)` as functions like those of `trailing`:
+    each is the other's transpose, written and not derived, and neither is traced before it is needed.
+
+    `exact(tree, *arrays, x)` has the value of `core`, and its derivatives are those of both: they are asked for where a
+    derivative is differentiated again. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing.
+    """
+
+    def exact_transpose(*args: Any) -> Any:
+        *given, y = args
+        leaves, structure = jax.tree.flatten(args)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), back.shapes(structure, leaves))
+        return jax.vjp(lambda x: exact(*given, x), nothing)[1](y)[0]
+
+    there, back = (
+        _Batched(jax.jit(one), partial(along_moving, true))
+        for one, true in ((core, exact), (transpose, exact_transpose))
+    )
+    there.transpose, back.transpose, there.like = back, there, like
+    return there, back
+
+
 def by_samples(function: Callable[..., Result]) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 
@@ -81,6 +105,10 @@ class _Batched:
 
     def __init__(self, core: Callable, rule: Rule) -> None:
         self.core, self.rule = core, rule
+        self.transpose: _Batched | None = None
+        """Of what is linear in its last argument."""
+        self.like: Callable = core
+        """A function with results of the same shapes."""
 
     def __call__(self, *args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
@@ -92,7 +120,7 @@ class _Batched:
         """Of the results, whatever devices the leaves vary over."""
         plain = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in leaves]
         with jax.numpy_rank_promotion("allow"):  # inside, arrays have batch axes or none
-            return jax.eval_shape(self.core, *structure.unflatten(plain))
+            return jax.eval_shape(self.like, *structure.unflatten(plain))
 
     def on_leaves(self, structure: Any, leaves: Any) -> list:
         with jax.numpy_rank_promotion("allow"):
@@ -159,21 +187,40 @@ def _transposed(
     cotangents: list, *leaves: Any, function: _Batched, structure: Any, batch: tuple[int, ...]
 ) -> list[jax.Array | None]:
     """Of what is linear in some arguments, by its derivative, which does not depend on where they are."""
-    linear = [k for k, x in enumerate(leaves) if ad.is_undefined_primal(x)]
+    if function.transpose is not None:
+        return _transposed_as_given(cotangents, leaves, function, structure, batch)
+    unknown = [k for k, x in enumerate(leaves) if ad.is_undefined_primal(x)]
 
     def along(*values: jax.Array) -> list:
         given = list(leaves)
-        for k, value in zip(linear, values, strict=True):
+        for k, value in zip(unknown, values, strict=True):
             given[k] = value
         return _primitive.bind(*given, function=function, structure=structure, batch=batch)
 
-    zeros = [ad.instantiate_zeros(ad.Zero(leaves[k].aval)) for k in linear]
+    zeros = [ad.instantiate_zeros(ad.Zero(leaves[k].aval)) for k in unknown]
     found, pull = jax.vjp(along, *zeros)
     rates = pull([jnp.zeros_like(x) if is_zero(c) else c for x, c in zip(found, cotangents, strict=True)])
     result: list[jax.Array | None] = [None] * len(leaves)
-    for k, rate in zip(linear, rates, strict=True):
+    for k, rate in zip(unknown, rates, strict=True):
         result[k] = rate
     return result
+
+
+def _transposed_as_given(
+    cotangents: list, leaves: tuple, function: _Batched, structure: Any, batch: tuple[int, ...]
+) -> list[jax.Array | None]:
+    """Of what is linear in its last argument; entries of that which are known are zeros."""
+    avals = [x.aval if ad.is_undefined_primal(x) else x for x in leaves]
+    bars = [ad.instantiate_zeros(c) if is_zero(c) else c for c in cotangents]
+    given = structure.unflatten(leaves)[:-1]
+    bar = jax.tree.structure(function.shapes(structure, avals)).unflatten(bars)
+    every, turned = jax.tree.flatten((*given, bar))
+    found = _primitive.bind(*every, function=function.transpose, structure=turned, batch=batch)
+    rest = len(leaves) - len(found)
+    return [
+        *(None,) * rest,
+        *(r if ad.is_undefined_primal(x) else None for x, r in zip(leaves[rest:], found, strict=True)),
+    ]
 
 
 ad.primitive_transposes[_primitive] = _transposed

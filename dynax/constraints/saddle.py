@@ -8,10 +8,8 @@ tangent solves the same system with another right side,
     [M  -K^T] [ da     ]
     [K   N  ] [ dlambda] = -dF at the `x` found        N = 1 - K K^+
 
-which the factor that found `x` solves again: no step of a factorisation is differentiated. `N` makes the system regular
-where conditions repeat others. As in `derivatives.rule` it is one `custom_linear_solve`, whose unknowns include the
-changes of `P, q, v`: its transpose gives reverse mode, and a second derivative differentiates the system as it is
-written.
+which the factor that found `x` solves again (`derivatives.implicit`): no step of a factorisation is differentiated. `N`
+makes the system regular where conditions repeat others.
 """
 
 from __future__ import annotations
@@ -22,13 +20,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from dynax.algorithms.factor import Factor, factor_at, solve
 from dynax.compile.batching import is_zero, trailing
 from dynax.constraints.independent import Independent, independent
 from dynax.constraints.rows import Rows
-from dynax.derivatives.rule import Change
+from dynax.derivatives.implicit import Change, solution
 from dynax.linear.each import each
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.pseudo_inverse import known_inverse
@@ -182,47 +179,38 @@ def saddle_point(core: Callable[..., Found], balance: Callable[..., jax.Array]) 
             dv = jnp.zeros_like(v) if change.v is None else change.v
             return jax.jvp(of, (q, v, x, leaves), (dq, dv, change.last, change.leaves))[1]
 
-        def system(packed: jax.Array) -> jax.Array:
-            change = right.unpacked(packed)
-            of = partial(equations, constants, known.conditions.inverse)
-            return change._replace(last=change_of(of, at, change)).packed()
-
-        def forward(given: tuple, at: tuple, packed: jax.Array) -> Change:
+        def system(given: tuple, at: tuple, change: Change) -> jax.Array:
             known, constants = given
-            b = right.unpacked(packed)
+            return change_of(partial(equations, constants, known.conditions.inverse), at, change)
+
+        def forward(given: tuple, at: tuple, b: Change) -> jax.Array:
+            known, constants = given
             of = partial(equations, constants, known.conditions.inverse)
             along = change_of(of, at, b._replace(last=jnp.zeros_like(at[2])))
-            return b._replace(last=_regular(structure.unflatten(constants)[0], known, b.last - along))
+            return _regular(structure.unflatten(constants)[0], known, b.last - along)
 
-        def backward(given: tuple, at: tuple, packed: jax.Array) -> Change:
-            known, constants = given
-            c, (q, v, x, leaves) = right.unpacked(packed), at
+        def backward(given: tuple, at: tuple, bar: jax.Array) -> Change:
+            (known, constants), (q, v, x, leaves) = given, at
             model = structure.unflatten(constants)[0]
             nv = model.nv
-            sides = _regular(model, known, jnp.concatenate([c.last[:nv], -c.last[nv:]]))
+            sides = _regular(model, known, jnp.concatenate([bar[:nv], -bar[nv:]]))
             weights = jnp.concatenate([sides[:nv], -sides[nv:]])
 
             def power(change: Change) -> jax.Array:
-                """What the equations do along the weights, changed by as much as the cotangents are of."""
+                """What the equations do along the weights."""
                 place = q if change.q is None else q + rate_rows(model, q, change.q)
                 speed = v if change.v is None else v + change.v
                 at_change = jax.tree.map(jnp.add, leaves, change.leaves)
                 of = equations(constants, known.conditions.inverse, place, speed, x, at_change)
                 return jnp.sum(weights * of, axis=0)
 
-            still = jax.tree.map(jnp.zeros_like, c._replace(last=None))
-            value, pull = jax.vjp(power, still)
-            along = pull(jnp.ones_like(value))[0]
-            return jax.tree.map(jnp.subtract, c._replace(last=None), along)._replace(last=weights)
+            def nothing(x: jax.Array) -> jax.Array:
+                return jnp.zeros((*x.shape[: x.ndim - len(batch)], *bar.shape[1:]), x.dtype)
 
-        there, back = trailing(forward), trailing(backward)
-        given = known, constants
-        solution = lax.custom_linear_solve(
-            system,
-            right.packed(),
-            lambda _, b: there(given, at, b).packed(),
-            lambda _, c: back(given, at, c).packed(),
-        )
-        return right.unpacked(solution).last
+            still = jax.tree.map(nothing, right._replace(last=None))
+            value, pull = jax.vjp(power, still)
+            return jax.tree.map(jnp.negative, pull(jnp.ones_like(value))[0])._replace(last=weights)
+
+        return solution(system, forward, backward)((known, constants), at, right)
 
     return trailing(values, rule)

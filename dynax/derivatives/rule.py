@@ -5,30 +5,24 @@ The acceleration `a(P, q, v, tau)` of a model with leaves `P` solves `tau = ID(P
     M da = dtau - dID/dq dq - dID/dv dv - dID/dP dP      at the `a` found.
 
 The right side is the closed form of `tangent`, transposed that of `adjoint`; the solution is the factor of the mass
-matrix that forward dynamics has made anyway. Stated as a linear system whose unknowns include `(dq, dv, dP)`
-themselves, it is one `custom_linear_solve`: its transpose gives reverse mode, its batching rule ends in ours (batch
-axes last), and a second derivative differentiates the system as it is written, the plain linearisation of inverse
-dynamics. The unknowns are one array, since the transpose refuses a right side of which a part is known, as `dtau` is
-when only `q` moves.
+matrix that forward dynamics has made anyway (`implicit`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from dynax.algorithms.aba import solved
 from dynax.algorithms.factor import Factor, response, solve
 from dynax.algorithms.rnea import rnea
 from dynax.compile.batching import along_moving, is_zero, trailing
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
+from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize
 from dynax.derivatives.tangent import apply, tangent
 from dynax.model import Model
@@ -94,36 +88,6 @@ class Point(NamedTuple):
     leaves: tuple
 
 
-class Change(NamedTuple):
-    """The unknowns of the linear system: changes of what moves in `Point`, and `da` or `dtau`."""
-
-    leaves: tuple
-    q: jax.Array | None
-    """In the tangent space."""
-    v: jax.Array | None
-    last: jax.Array
-
-    def packed(self) -> jax.Array:
-        """All in one array, shape `(size, *batch)`."""
-        batch = self.last.shape[1:]
-        heads = [part.shape[: part.ndim - len(batch)] for part in jax.tree.leaves(self)]
-        rows = [
-            part.reshape(math.prod(head), *batch).astype(self.last.dtype)
-            for part, head in zip(jax.tree.leaves(self), heads, strict=True)
-        ]
-        return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
-
-    def unpacked(self, rows: jax.Array) -> Change:
-        """What `packed` has packed, given one with or without the batch axes as the pattern."""
-        parts, structure = jax.tree.flatten(self)
-        shapes = [part.shape[: part.ndim - self.last.ndim + 1] for part in parts]
-        sizes = [math.prod(shape) for shape in shapes]
-        return structure.unflatten(
-            rows[end - size : end].reshape(*shape, *rows.shape[1:]).astype(part.dtype)
-            for part, shape, size, end in zip(parts, shapes, sizes, np.cumsum(sizes), strict=True)
-        )
-
-
 def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals, execution: str) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
@@ -151,60 +115,48 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
             return local_power(model, found.kin, found.q, found.v, found.a, external, weights, execution)
         return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at.v, at.a), axis=0)
 
-    def system(constants: list, at: Point, rows: jax.Array) -> jax.Array:
-        x = right.unpacked(rows)
+    def system(known: tuple, at: Point, x: Change) -> jax.Array:
+        constants = known[1]
         model, _ = with_leaves(constants, at.leaves)
         dq = jnp.zeros_like(at.q) if x.q is None else rate_rows(model, at.q, x.q)
         dv = jnp.zeros_like(at.v) if x.v is None else x.v
         rates = x.leaves, dq, dv, x.last
-        last = jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, at.v, at.a), rates)[1]
-        return x._replace(last=last).packed()
+        return jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, at.v, at.a), rates)[1]
 
-    def forward(known: tuple, at: Point, rows: jax.Array) -> Change:
+    def forward(known: tuple, at: Point, b: Change) -> jax.Array:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
-        b = right.unpacked(rows)
         s = setup(model, found.q, found.v, execution)
         linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
         force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
         if moving:
             by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at.v, a=at.a)
             force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
-        return b._replace(last=solve(found.factor, force[:, None])[:, 0])
+        return solve(found.factor, force[:, None])[:, 0]
 
-    def backward(known: tuple, at: Point, rows: jax.Array) -> Change:
+    def backward(known: tuple, at: Point, bar: jax.Array) -> Change:
         found, constants = known
         model, external = jax.tree.unflatten(structure, constants)
-        c = right.unpacked(rows)
-        force, motions = response(found.factor, c.last[:, None])
+        force, motions = response(found.factor, bar[:, None])
         weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
-        bar_q, bar_v = c.q, c.v
-        if bar_q is not None or bar_v is not None:
+        bar_q = bar_v = None
+        if right.q is not None or right.v is not None:
             s = setup(model, found.q, found.v, execution)
             along = adjoint(model, s, found.kin, found.inertias, found.q, found.v, found.a, external, weights)
-            bar_q, bar_v = (None if x is None else x - rate for x, rate in zip((c.q, c.v), along, strict=True))
-        leaves = c.leaves
+            bar_q, bar_v = (None if x is None else -rate for x, rate in zip((right.q, right.v), along, strict=True))
+        leaves = ()
         if moving:
             power, along = jax.vjp(partial(paired, known, weights, at), at.leaves)
-            leaves = jax.tree.map(jnp.subtract, c.leaves, *along(jnp.ones_like(power)))
+            leaves = jax.tree.map(jnp.negative, *along(jnp.ones_like(power)))
         return Change(leaves, bar_q, bar_v, weights.freedoms)
 
-    known = found, constants
     right = Change(
         leaves=tuple(_full(rates[k], v.shape[1:]) for k in moving),
         q=None if is_zero(dq) else tangent_rows(model, q, dq),
         v=None if is_zero(dv) else dv,
         last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
     )
-    whole, there, back = trailing(system), trailing(forward), trailing(backward)
-    # Packed outside, where the pieces are there already: on the spot, it would slow down the kernel they come from.
-    solution = lax.custom_linear_solve(
-        lambda x: whole(constants, at, x),
-        right.packed(),
-        lambda _, b: there(known, at, b).packed(),
-        lambda _, c: back(known, at, c).packed(),
-    )
-    return right.unpacked(solution).last
+    return solution(system, forward, backward)((found, constants), at, right)
 
 
 def _full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:

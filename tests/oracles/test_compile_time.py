@@ -14,6 +14,7 @@ from compiling import OPTIMISED
 from oracles.robots import chain, example_robots
 
 import dynax as dx
+from dynax.compile.one_kernel import equations
 
 SECONDS = 6.0  # about five, and a margin for a machine that others use as well
 CHAINS = (8, 128, 1000)
@@ -121,6 +122,21 @@ def test_public_functions_compile_once_for_all_values():
         assert compiled  # the listener works
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_a_gradient_traces_nothing_for_second_derivatives():
+    """Of the linear system that the tangent solves only the way back is traced, and that when it is compiled."""
+    model = chain(6)
+    q = np.linspace(-1.0, 1.0, model.nv)
+
+    def total(q, v, tau):
+        return jnp.sum(dx.forward_dynamics(model, q, v, tau))
+
+    traced = jax.make_jaxpr(jax.grad(total, argnums=(0, 1, 2)))(q, q, q)
+    names = [equation.primitive.name for equation in equations(traced.jaxpr)]
+    assert "custom_linear_solve" not in names
+    assert names.count("dynax_batch_last") == 2  # there, with what the derivatives need, and back
+    assert len(names) < 100, len(names)  # packing aside; the recursion itself has thousands
 
 
 @pytest.mark.spec("RBDA-7.3-ABA")
