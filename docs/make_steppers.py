@@ -23,8 +23,8 @@ Which one to take: `docs/make_steppers.py` writes this page (`python docs/make_s
 
 | stepper | order | forward dynamics in a step | damping, dry friction | for |
 |---|---|---|---|---|
-| `semi_implicit`, the default | 1 | 3, more with friction | implicit; sticks | robots: safe |
-| `SemiImplicitEuler(evaluations=1)` | 1 | 1, more with friction | implicit; sticks | MuJoCo's `Euler`, step for step |
+| `semi_implicit`, the default | 1 | 3 with one factor | implicit; sticks | robots: safe |
+| `SemiImplicitEuler(evaluations=1)` | 1 | 1 | implicit; sticks | MuJoCo's `Euler`, step for step |
 | `explicit` | 1 | 1 | explicit | comparing with |
 | `heun` | 2 | 2 | explicit | |
 | `rk4` | 4 | 4 | explicit | accurate motion |
@@ -53,7 +53,8 @@ with `M` the inertia that the joint feels, `1 / inverse_mass_matrix(model, q)[i,
 `friction_velocity` of 0.01 rad/s that is 5e-6 s for the fingers of an Allegro hand. `semi_implicit` and
 `implicit_midpoint` take Coulomb's law itself at the end of the step, whatever `dt`: a joint slips under all of its
 friction, or sticks under any force up to it. They agree with the smooth law where `abs(v)` is some times
-`friction_velocity` and more; where the smooth law creeps under a load, they hold.
+`friction_velocity` and more; where the smooth law creeps under a load, they hold. Who sticks is guessed; a step of
+`semi_implicit` costs as much again for each guess that fails, and the first, that who moves goes on, mostly holds.
 
 Whether a joint sticks is decided in each step and taken as given by derivatives: those of a joint that sticks are zero,
 those by `friction_loss` are those of the slip.

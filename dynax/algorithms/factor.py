@@ -121,9 +121,9 @@ def along(x: jax.Array, tree):
     return jax.tree.map(lambda a: jnp.expand_dims(a, a.ndim - batch), tree)
 
 
-def solve(f: Factor, rhs: jax.Array) -> jax.Array:
-    """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once."""
-    base, w = _whitened(f, rhs)
+def solve(f: Factor, rhs: jax.Array, forces: Parts | None = None) -> jax.Array:
+    """`M^-1 rhs` for `rhs` of shape `(nv, m, *batch)`: `m` right-hand sides at once, with the `forces` of `inward`."""
+    base, w = _whitened(f, rhs, forces)
     return f.order.vector(base, outward(f, base, w)[0])
 
 
@@ -142,9 +142,9 @@ def log_det(factor: Factor) -> jax.Array:
     return 2.0 * (pivots + jnp.sum(jnp.log(jnp.diagonal(roots, axis1=-2, axis2=-1)), axis=(0, -1)))
 
 
-def _whitened(f: Factor, rhs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _whitened(f: Factor, rhs: jax.Array, forces: Parts | None = None) -> tuple[jax.Array, jax.Array]:
     """The accelerations of the bases, and the innovations of all nodes."""
-    z, w = inward(f, rhs)
+    z, w = inward(f, rhs, forces=forces)
     return (f.roots.solve(rhs[f.order.roots] - z) if len(z) else z), w
 
 

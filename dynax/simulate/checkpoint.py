@@ -1,9 +1,9 @@
 """A scan whose reverse-mode derivative needs little memory.
 
 The derivative of a plain scan keeps every intermediate result of every step. With each step under `jax.checkpoint` it
-keeps the states between steps and computes the rest again; with runs of steps under it as well, it keeps the states
-between runs, and those of one run at a time: `O(sqrt(T))` states for one more forward pass. Values are those of the
-plain scan: no step is padded, masked or added.
+keeps the states between steps, and what a step names `KEPT`, and computes the rest again; with runs of steps under it
+as well, it keeps the states between runs, and those of one run at a time: `O(sqrt(T))` states for one more forward
+pass. Values are those of the plain scan: no step is padded, masked or added.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+KEPT = "dynax_kept"
+"""The name of the few numbers of a step that took most of its time: kept with the states, they are not found twice."""
 ONE_LEVEL = 128
 """Up to this many steps the states between them are kept: a second level costs a third more time and saves little."""
 
 
 def checkpointed_scan(step: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
     """`jax.lax.scan(step, carry, xs, length)`, with two levels of checkpoints for its reverse-mode derivative."""
-    step = jax.checkpoint(step, prevent_cse=False)
+    step = jax.checkpoint(step, prevent_cse=False, policy=jax.checkpoint_policies.save_only_these_names(KEPT))
     run = run_length(length)
     if run == length:
         return jax.lax.scan(step, carry, xs, length)

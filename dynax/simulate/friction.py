@@ -9,17 +9,22 @@ the semismooth Newton method: solve with a guess, let go what is held by more th
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.compile.batching import by_samples
+from dynax.algorithms.mean_velocity import evaluations, place
+from dynax.compile.batching import by_samples, trailing
 from dynax.embedding.meanings import tree_motion
 from dynax.model import Model
 from dynax.simulate.stepper import acceleration
 from dynax.sweep.scan import varying_as
+from dynax.tree.bodies import per_velocity
 
 ROUNDS = 20
 """Guesses at most. Robots take two to four; what is not settled by then is held for the step, which takes no energy
@@ -65,10 +70,65 @@ def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
 
 def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> DryFriction:
     """What sticks and what slips at the end of a step from `q, v`. Derivatives take that as given."""
-    return _law(model, _sense(*lax.stop_gradient((model, q, v, tau, dt))))
+    return law(model, _sense(*lax.stop_gradient((model, q, v, tau, dt))))
 
 
-def _law(model: Model, sense: jax.Array) -> DryFriction:
+class Stepped(NamedTuple):
+    """The acceleration of a step of a tree, and what dry friction did in it."""
+
+    accelerations: jax.Array
+    """Of the evaluations, shape `(k, nv)`."""
+    sense: jax.Array
+
+
+@lru_cache
+def stepped(count: int) -> Callable[..., Stepped]:
+    """The function `(model, q, v, tau, dt)` for trees: each guess is a step of `count` evaluations."""
+
+    def core(model: Model, q, v, tau, dt) -> Stepped:
+        x = place(model, q)
+        loss, creep, damping, armature = (
+            per_velocity(leaf, v)
+            for leaf in (model.friction_loss, _creep(model, v.dtype), model.damping, model.armature)
+        )
+
+        def unsettled(state: tuple) -> jax.Array:
+            k, _, _, changed = state
+            return (k == 0) | ((k <= ROUNDS) & jnp.any(changed))
+
+        def guess(state: tuple) -> tuple:
+            k, sense, _, _ = state
+            slope = damping + jnp.where(sense == 0, loss / creep, 0.0)
+            stiff = dataclasses.replace(model, armature=armature + dt * slope)
+            force = tau - slope * v - loss * sense
+            found = evaluations(stiff, x, x.factor(stiff), v, force, 0.5 * dt, count)
+            reached = slip(v + dt * found[-1], creep)
+            following = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
+            changed = (following != sense) & (loss > 0) & (k < ROUNDS)
+            following = jnp.where(k + 1 < ROUNDS, following, 0.0)
+            return k + 1, jnp.where(changed, following, sense), found, folded(changed)
+
+        start = 0, slip(v, creep), jnp.zeros((count, *v.shape), v.dtype), folded(v != v)
+        _, sense, found, _ = lax.while_loop(unsettled, guess, start)
+        return Stepped(found, sense)
+
+    return trailing(core)
+
+
+def slip(v: jax.Array, creep: jax.Array) -> jax.Array:
+    """The sign of a velocity, 0 for less than `creep`."""
+    return jnp.where(jnp.abs(v) <= creep, 0.0, jnp.sign(v)).astype(v.dtype)
+
+
+def folded(x: jax.Array) -> jax.Array:
+    """Whether any row is true, by halves: what XLA on a CPU reduces at once it reduces outside of one kernel."""
+    while len(x) > 1:
+        half = len(x) // 2
+        x = jnp.concatenate([x[:half] | x[half : 2 * half], x[2 * half :]])
+    return x
+
+
+def law(model: Model, sense: jax.Array) -> DryFriction:
     """`sense`: the sign of the slip, 0 where it sticks."""
     loss = tree(model).friction_loss.astype(sense.dtype)
     return DryFriction(loss * sense, jnp.where(sense == 0, loss / _creep(model, sense.dtype), 0.0))
@@ -84,9 +144,6 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
     """The sign of the slip at the end of the step, 0 where it sticks, by guesses until none changes."""
     loss, creep = tree(model).friction_loss.astype(v.dtype), _creep(model, v.dtype)
 
-    def slip(w: jax.Array) -> jax.Array:
-        return jnp.where(jnp.abs(w) <= creep, 0.0, jnp.sign(w)).astype(v.dtype)
-
     def unsettled(state: tuple) -> jax.Array:
         k, _, _, changed = state
         return (k < ROUNDS) & jnp.any(changed)
@@ -94,18 +151,18 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
     def guess(state: tuple) -> tuple:
         k, a, sense, _ = state
         middle = v + 0.5 * dt * a
-        a = kick(model, q, v, tau, dt, _law(model, sense)).acceleration(q, middle)
+        a = kick(model, q, v, tau, dt, law(model, sense)).acceleration(q, middle)
         if not isinstance(model, Model):
             motion = tree_motion(model, q, middle)
             end = tree_motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
         else:
             end = v + dt * a
-        reached = slip(end)
+        reached = slip(end, creep)
         found = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
         changed = (found != sense) & (loss > 0)
         return k + 1, a, jnp.where(changed & (k + 1 == ROUNDS), 0.0, found), changed
 
     begin = v if isinstance(model, Model) else tree_motion(model, q, v).v
-    start = 0, jnp.zeros_like(v), slip(begin), loss > 0
+    start = 0, jnp.zeros_like(v), slip(begin, creep), loss > 0
     _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((model, q, tau, dt), start))
     return sense

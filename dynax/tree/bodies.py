@@ -103,9 +103,14 @@ def per_velocity(leaf: jax.Array, like: jax.Array) -> jax.Array:
 def passive_force(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """What joints need against damping, dry friction and springs: `d v + f tanh(v / v_f) + k (q - q_0)`."""
     friction_velocity = model.friction_velocity.astype(v.dtype)
-    reference = per_velocity(model.spring_reference, q) + jnp.zeros_like(q)
     return (
         per_velocity(model.damping, v) * v
         + per_velocity(model.friction_loss, v) * jnp.tanh(v / friction_velocity)
-        + per_velocity(model.stiffness, v) * difference_rows(model, reference, q)
+        + spring_force(model, q)
     )
+
+
+def spring_force(model: Model, q: jax.Array) -> jax.Array:
+    """What joints need against their springs, `k (q - q_0)`."""
+    reference = per_velocity(model.spring_reference, q) + jnp.zeros_like(q)
+    return per_velocity(model.stiffness, q) * difference_rows(model, reference, q)

@@ -102,21 +102,12 @@ def kinematics(
     gravity: bool = False,
 ) -> Parts:
     """Walk outward. With `accelerations`, those for joint accelerations `a` (zero if `None`); `gravity` adds `-g`."""
-    roots = s.root_rotation
+    roots, zero = s.root_rotation, jnp.zeros(s.batch, s.dtype)
     velocity = acceleration = root_velocity = root_acceleration = None
-    world_velocity = world_acceleration = None
-    zero = jnp.zeros(s.batch, s.dtype)
     if v is not None:
-        root_velocity = root_motion(s, v).rotate(roots)
-        world_velocity = Motion.zero(zero)
-        velocity = _with_world(root_velocity, world_velocity)
+        root_velocity, velocity = _base_velocities(s, v)
         if accelerations:
-            lift = s.gravity if gravity else Vec3.zero(zero)
-            world_acceleration = Motion(Vec3.zero(zero), Vec3(*(zero - g for g in (lift.x, lift.y, lift.z))))
-            root_acceleration = jax.tree.map(lambda w, r: w + jnp.zeros_like(r), world_acceleration, root_velocity)
-            if a is not None:
-                root_acceleration = root_acceleration + root_motion(s, a).rotate(roots)
-            acceleration = _with_world(root_acceleration, world_acceleration)
+            root_acceleration, acceleration = _base_accelerations(s, a, gravity=gravity)
     # Relative to the free root: differences within a tree keep their digits however far the tree has flown.
     position = _with_world(Vec3.zero(s.root_position.x), Vec3.zero(zero)) if positions else None
     base = _Frame(_with_world(roots, Mat3.identity(zero)), position, velocity, acceleration)
@@ -133,6 +124,47 @@ def kinematics(
         roots, s.root_position, Vec3.zero(s.root_position.x) if positions else None, root_velocity, root_acceleration
     )
     return Parts(root, rows)
+
+
+def motions(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array | None = None) -> Parts:
+    """Velocities and accelerations, those with gravity, of bodies whose places `kin` has."""
+    rotation = kin.rows.rotation
+    joint = in_world(rotation, s.joints, joint_rates(s, model, v))
+    bias = joint_biases(s, model)
+    own = None if bias is None else bias.rotate(rotation)
+    if a is not None:
+        driven = in_world(rotation, s.joints, joint_motions(s, model, a))
+        own = driven if own is None else own + driven
+
+    def step(parent: tuple[Motion, Motion], x: tuple) -> tuple:
+        offset, joint, own = x
+        velocity = parent[0].shift(offset) + joint
+        acceleration = parent[1].shift(offset) + velocity.cross(joint)
+        found = velocity, acceleration if own is None else acceleration + own
+        return found, found
+
+    (root_velocity, velocity), (root_acceleration, acceleration) = _base_velocities(s, v), _base_accelerations(s, a)
+    rows = s.layout.bodies.scatter(step, (velocity, acceleration), (kin.rows.offset, joint, own))
+    return Parts(
+        kin.roots._replace(velocity=root_velocity, acceleration=root_acceleration),
+        kin.rows._replace(velocity=rows[0], acceleration=rows[1]),
+    )
+
+
+def _base_velocities(s: Setup, v: jax.Array) -> tuple[Motion, Motion]:
+    """Of the free roots, and of the world before them."""
+    own = root_motion(s, v).rotate(s.root_rotation)
+    return own, _with_world(own, Motion.zero(jnp.zeros(s.batch, s.dtype)))
+
+
+def _base_accelerations(s: Setup, a: jax.Array | None, *, gravity: bool = True) -> tuple[Motion, Motion]:
+    zero = jnp.zeros(s.batch, s.dtype)
+    lift = s.gravity if gravity else Vec3.zero(zero)
+    world = Motion(Vec3.zero(zero), Vec3(*(zero - g for g in (lift.x, lift.y, lift.z))))
+    own = jax.tree.map(lambda w: w + jnp.zeros_like(s.root_rotation.xx), world)
+    if a is not None:
+        own = own + root_motion(s, a).rotate(s.root_rotation)
+    return own, _with_world(own, world)
 
 
 def _with_world(roots, world):

@@ -9,6 +9,7 @@ import pytest
 from simulate.systems import advance, at, double_pendulum, solid
 
 import dynax as dx
+from dynax.compile.one_kernel import equations
 
 MODEL = double_pendulum()
 Q, V = jnp.array([0.3, -0.8]), jnp.array([0.5, 0.1])
@@ -120,6 +121,32 @@ def test_implicit_steppers_start_from_rest_at_identity(name):
 
     gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(model, dx.neutral(model), jnp.zeros(3))
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(gradient))
+
+
+def test_gradient_of_a_step_of_what_rolls():
+    """Whose derivative is that of the evaluations themselves, not the closed form."""
+    b = dx.ModelBuilder()
+    b.body("ball", joint=dx.RollingBall(0.3), inertia=solid(1.0, [0.05, 0.02, 0.1], [0.02, 0.03, 0.04]))
+    model = b.build()
+
+    @jax.jit
+    def loss(v):
+        return (dx.step(model, dx.neutral(model), v, jnp.ones(3), 0.02)[1] ** 3).sum()
+
+    v, direction = jnp.array([4.0, -3.0, 5.0]), jnp.array([1.0, 2.0, -1.0])
+    along = float(jax.jit(jax.grad(loss))(v) @ direction)
+    assert along == pytest.approx(float(slope(loss, v, direction)), rel=1e-7)
+
+
+def test_a_gradient_evaluates_no_step_twice():
+    """What the evaluations found is kept, a few numbers, and the backward walk starts from it."""
+
+    def loss(v):
+        return dx.rollout(MODEL, Q, v, FORCES, 0.01).q[-1].sum()
+
+    program = jax.make_jaxpr(jax.grad(loss))(V)
+    calls = [x.params["function"].core for x in equations(program.jaxpr) if x.primitive.name == "dynax_batch_last"]
+    assert sum(core.__qualname__.startswith("stepped") for core in calls) == 1
 
 
 def test_rolling_ball_keeps_order_four():

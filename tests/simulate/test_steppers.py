@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from simulate.systems import STEPPERS, advance, apart, energy, floating_tree, moving, solid
+from simulate.test_gradients import every_joint
 
 import dynax as dx
 
@@ -67,6 +69,24 @@ def test_symmetric_steppers_come_back():
 def test_implicit_midpoint_is_not_finite_where_it_finds_no_solution():
     q, v = moving(TREE)
     assert not jnp.isfinite(advance(TREE, q, 100.0 * v, 10.0, 1, "implicit_midpoint")[1]).all()
+
+
+def test_the_default_is_forward_dynamics_at_the_mean_velocity():
+    """Its evaluations share one factor, whatever the joints: columns that move, rolling, driven in time."""
+    model, dt = every_joint().at_time(0.3), 0.01
+    model = model.replace(damping=0.1 + 0.2 * jnp.arange(model.nv), stiffness=jnp.full(model.nv, 3.0))
+    stiff = model.replace(armature=model.armature + dt * model.damping, damping=jnp.zeros(model.nv))
+    q, v = moving(model)
+    tau = jnp.cos(jnp.arange(model.nv))
+
+    @jax.jit
+    def reached(stiff):
+        def nearer(a, _):
+            return dx.forward_dynamics(stiff, q, v + 0.5 * dt * a, tau - model.damping * v), None
+
+        return v + dt * jax.lax.scan(nearer, jnp.zeros_like(v), length=3)[0]
+
+    np.testing.assert_allclose(dx.step(model, q, v, tau, dt)[1], reached(stiff), rtol=1e-10, atol=1e-10)
 
 
 def spinning() -> list:

@@ -1,0 +1,64 @@
+"""Accelerations under forces of the mean velocity of a step,
+
+    M(q) a + bias(q, v + h a) = tau        M a_i = tau - bias(q, v + h a_(i-1))        a_0 = 0
+
+where `h` is half a step. The configuration is the same in each evaluation, so places, inertias and the factor of the
+mass matrix are; what an evaluation adds are the velocities and one solution, three walks of 6-vectors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dynax.algorithms.factor import Factor, factor_at, solve
+from dynax.model import Model
+from dynax.tree.bodies import net_forces, spring_force, world_inertias
+from dynax.tree.kinematics import kinematics, motions
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, group_motions, setup
+
+
+class Place(NamedTuple):
+    """What a configuration decides by itself."""
+
+    setup: Setup
+    kin: Parts
+    inertias: Parts
+
+    def factor(self, model: Model) -> Factor:
+        """Of the mass matrix, with the armature of the model."""
+        return factor_at(model, self.setup, self.kin, self.inertias)
+
+    def moving(self, model: Model, v: jax.Array, a: jax.Array | None = None) -> tuple[Setup, Parts]:
+        """With velocities `v` and accelerations `a` of the joints, none if that is `None`."""
+        s = self.setup
+        if not model.topology.all_screws:
+            s = s._replace(motions=tuple(group_motions(model, s.q, v, list(model.topology.carried))))
+        return s, motions(model, s, self.kin, v, a)
+
+
+def place(model: Model, q: jax.Array, *, positions: bool = False) -> Place:
+    """For trailing batch axes."""
+    s = setup(model, q, execution="automatic")
+    kin = kinematics(model, s, positions=positions)
+    return Place(s, kin, world_inertias(s, kin))
+
+
+def evaluations(
+    model: Model, x: Place, factor: Factor, v: jax.Array, tau: jax.Array, half: jax.Array, count: int
+) -> jax.Array:
+    """`a_1` to `a_count`, shape `(count, nv, *batch)`; damping and dry friction of the model are left out."""
+    tau = tau - spring_force(model, x.setup.q)
+
+    def nearer(a: jax.Array, _) -> tuple[jax.Array, jax.Array]:
+        s, kin = x.moving(model, v + half * a)
+        needed = net_forces(s, kin, x.inertias, None)
+        on_nodes = Parts(needed.roots, s.layout.to_slots(needed.rows, s.layout.slot_last))
+        a = solve(factor, tau[:, None], jax.tree.map(lambda f: -f[:, None], on_nodes))[:, 0]
+        return a, a
+
+    return lax.scan(nearer, jnp.zeros_like(v), length=count)[1]

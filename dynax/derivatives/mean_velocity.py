@@ -1,0 +1,170 @@
+"""How the acceleration of a step is differentiated, whose velocity terms are those of the mean velocity.
+
+The accelerations `a_i` of all evaluations solve `ID(P, q, v + h a_(i-1), a_i) = tau`, so their tangents
+
+    M da_i = dtau - dID/dq dq - dID/dv (dv + dh a_(i-1) + h da_(i-1)) - dID/dP dP      at the `a_i` found,
+
+one after another with one factor, transposed in the order reversed. All else is as in `rule`: one linear system whose
+unknowns include what moves. From the state and the `a_i` everything is computed again, so that reverse mode keeps no
+more than these.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dynax.algorithms.factor import response, solve
+from dynax.algorithms.mean_velocity import evaluations, place
+from dynax.algorithms.rnea import rnea
+from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
+from dynax.derivatives.linearize import linearize
+from dynax.derivatives.rule import Change, closed_form
+from dynax.derivatives.tangent import apply, tangent
+from dynax.model import Model
+from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.sweep.scan import scan
+
+
+class Points(NamedTuple):
+    """Where inverse dynamics is differentiated, once for each evaluation, and the leaves of the model that move."""
+
+    q: jax.Array
+    half: jax.Array
+    """Half a step."""
+    v: jax.Array
+    """The velocities of the evaluations, shape `(k, nv, *batch)`."""
+    a: jax.Array
+    leaves: tuple = ()
+
+
+@jax.custom_jvp
+def accelerations(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, half: jax.Array, found: jax.Array):
+    """`found`, the accelerations of all evaluations, shape `(k, nv)`, with their derivatives."""
+    return found
+
+
+@partial(accelerations.defjvp, symbolic_zeros=True)
+def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    model, q, v, _, half, found = primals
+    dmodel, dq, dv, dtau, dhalf, _ = tangents
+    if not closed_form(model):
+        return along_moving(_plain(len(found)), primals[:-1], tangents[:-1])
+    a = accelerations(*primals)
+    before = jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
+    paths, structure = jax.tree_util.tree_flatten_with_path((model, None))
+    constants = [leaf for _, leaf in paths]
+    rates = jax.tree.leaves(dmodel, is_leaf=is_zero)
+    moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
+    at = Points(q, half, v + half * before, a, tuple(constants[k] for k in moving))
+
+    def with_leaves(constants: list, leaves: tuple) -> Model:
+        current = list(constants)
+        for k, leaf in zip(moving, leaves, strict=True):
+            current[k] = leaf
+        return jax.tree.unflatten(structure, current)[0]
+
+    def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
+        return rnea(with_leaves(constants, leaves), q, v, a, None, "automatic")
+
+    def system(constants: list, at: Points, rows: jax.Array) -> jax.Array:
+        x = right.unpacked(rows)
+        dq = jnp.zeros_like(at.q) if x.q is None else rate_rows(with_leaves(constants, at.leaves), at.q, x.q)
+        da = x.last.reshape(at.a.shape)
+        dv = at.half * jnp.concatenate([jnp.zeros_like(da[:1]), da[:-1]])
+        if x.v is not None:
+            dv = dv + x.v.reshape(at.v.shape)
+
+        def along(v, a, dv, da):
+            rates = x.leaves, dq, dv, da
+            return jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, v, a), rates)[1]
+
+        return x._replace(last=jax.vmap(along)(at.v, at.a, dv, da).reshape(x.last.shape)).packed()
+
+    def forward(known: tuple, at: Points, rows: jax.Array) -> Change:
+        constants, point = known
+        model, b = jax.tree.unflatten(structure, constants)[0], right.unpacked(rows)
+        x = place(model, point.q, positions=True)
+        factor = x.factor(model)
+        force = b.last.reshape(at.a.shape)
+        moved = jnp.zeros_like(force) if b.v is None else b.v.reshape(at.v.shape)
+
+        def solved(da: jax.Array, own: tuple) -> tuple[jax.Array, jax.Array]:
+            v, a, force, dv, at_v, at_a = own
+            s, kin = x.moving(model, v, a)
+            map_ = tangent(model, linearize(model, s, kin, x.inertias, v, a, None), point.q, v)
+            force = force - apply(model, map_, b.q, dv + point.half * da)
+            if moving:
+                by_leaves = partial(inverse_dynamics, constants, q=at.q, v=at_v, a=at_a)
+                force = force - jax.jvp(by_leaves, (at.leaves,), (b.leaves,))[1]
+            da = solve(factor, force[:, None])[:, 0]
+            return da, da
+
+        last = scan(solved, jnp.zeros_like(force[0]), (point.v, point.a, force, moved, at.v, at.a))[1]
+        return b._replace(last=last.reshape(b.last.shape))
+
+    def backward(known: tuple, at: Points, rows: jax.Array) -> Change:
+        constants, point = known
+        model, c = jax.tree.unflatten(structure, constants)[0], right.unpacked(rows)
+        x = place(model, point.q, positions=True)
+        factor = x.factor(model)
+
+        def solved(carry: tuple, own: tuple) -> tuple[tuple, tuple]:
+            later, bar_q, bar = carry
+            v, a, last, at_v, at_a = own
+            s, kin = x.moving(model, v, a)
+            force, motions = response(factor, (last - later)[:, None])
+            weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
+            along_q, along_v = adjoint(model, s, kin, x.inertias, point.q, v, a, None, weights)
+
+            def power(leaves: tuple) -> jax.Array:
+                if all(is_local(paths[k][0]) for k in moving):
+                    return local_power(with_leaves(constants, leaves), kin, point.q, v, a, None, weights)
+                return jnp.sum(weights.freedoms * inverse_dynamics(constants, leaves, at.q, at_v, at_a), axis=0)
+
+            if moving:
+                value, along = jax.vjp(power, at.leaves)
+                bar = jax.tree.map(jnp.subtract, bar, *along(jnp.ones_like(value)))
+            carry = point.half * along_v, None if bar_q is None else bar_q - along_q, bar
+            return carry, (weights.freedoms, along_v)
+
+        last = c.last.reshape(at.a.shape)
+        start = jnp.zeros_like(last[0]), c.q, c.leaves
+        (_, bar_q, bar), (y, along_v) = scan(solved, start, (point.v, point.a, last, at.v, at.a), reverse=True)
+        bar_v = None if c.v is None else c.v - along_v.reshape(c.v.shape)
+        return Change(bar, bar_q, bar_v, y.reshape(c.last.shape))
+
+    moved = jnp.zeros_like(a) if is_zero(dv) else jnp.broadcast_to(dv, a.shape)
+    if not is_zero(dhalf):
+        moved = moved + dhalf * before
+    right = Change(
+        leaves=tuple(rates[k] for k in moving),
+        q=None if is_zero(dq) else tangent_rows(model, q, dq),
+        v=None if is_zero(dv) and is_zero(dhalf) else moved.reshape(-1),
+        last=(jnp.zeros_like(a) if is_zero(dtau) else jnp.broadcast_to(dtau, a.shape)).reshape(-1),
+    )
+    known = constants, at._replace(leaves=())
+    whole, there, back = trailing(system), trailing(forward), trailing(backward)
+    solution = lax.custom_linear_solve(
+        lambda x: whole(constants, at, x),
+        right.packed(),
+        lambda _, b: there(known, at, b).packed(),
+        lambda _, c: back(known, at, c).packed(),
+    )
+    return a, right.unpacked(solution).last.reshape(a.shape)
+
+
+@lru_cache
+def _plain(count: int):
+    """The same by the derivative of the evaluations themselves."""
+
+    def evaluated(model: Model, q, v, tau, half) -> jax.Array:
+        x = place(model, q)
+        return evaluations(model, x, x.factor(model), v, tau, half, count)
+
+    return trailing(evaluated)
