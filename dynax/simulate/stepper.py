@@ -71,7 +71,9 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
 def refuse_open(model: Model | EmbeddedModel, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
     own = model.tree if isinstance(model, EmbeddedModel) else model
-    if not own.constrained or any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
+    if not isinstance(own, Model) or not own.constrained:
+        return
+    if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
         return
     residual, error = map(np.asarray, _errors(own, q))
     worst = int(np.argmax(error))
