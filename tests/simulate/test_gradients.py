@@ -54,15 +54,11 @@ def test_forward_mode_and_hessian(stepper):
     def loss(q):
         return (dx.rollout(MODEL, q, V, FORCES[:3], 0.05, stepper=stepper).q[-1] ** 2).sum()
 
-    @jax.jit
-    def derivatives(q):
-        return jax.grad(loss)(q), jax.jacfwd(loss)(q), jax.hessian(loss)(q)
-
-    reverse, forward, hessian = derivatives(Q)
-    np.testing.assert_allclose(forward, reverse, rtol=1e-10)
-    np.testing.assert_allclose(hessian, hessian.T, atol=1e-12)
-    row = slope(lambda q: derivatives(q)[0], Q, jnp.array([1.0, 0.0]))
-    np.testing.assert_allclose(hessian[0], row, rtol=1e-7)
+    gradient, forward, hessian = (jax.jit(f(loss)) for f in (jax.grad, jax.jacfwd, jax.hessian))
+    np.testing.assert_allclose(forward(Q), gradient(Q), rtol=1e-10)
+    second = hessian(Q)
+    np.testing.assert_allclose(second, second.T, atol=1e-12)
+    np.testing.assert_allclose(second[0], slope(gradient, Q, jnp.array([1.0, 0.0])), rtol=1e-7)
 
 
 def test_policy_with_parameters():
