@@ -67,6 +67,8 @@ class Policy(NamedTuple):
     """Shape `(N + 1, n)`."""
     convex: jax.Array
     """Whether each knot's `G` was positive definite, so that this is a minimum; booleans `(N,)`."""
+    promise: jax.Array
+    """`g'k`, by which the cost falls where `x` is zero, to first order in `k`; shape `(N,)`, never positive."""
 
 
 class LQSolution(NamedTuple):
@@ -143,13 +145,15 @@ class Choice(NamedTuple):
     K: jax.Array
     k: jax.Array
     convex: jax.Array
+    promise: jax.Array
 
 
 def minimum(G: jax.Array, H: jax.Array, g: jax.Array, _: Any = None) -> Choice:
     """The `u = K x + k` that makes `1/2 u'Gu + u'(Hx + g)` least."""
     w = half_inverse(G)
     turn = transposed(w)
-    return Choice(-times(turn, times(w, H)), -times(turn, times(w, g)), jnp.all(jnp.isfinite(w), axis=(0, 1)))
+    k = -times(turn, times(w, g))
+    return Choice(-times(turn, times(w, H)), k, jnp.all(jnp.isfinite(w), axis=(0, 1)), jnp.sum(g * k, axis=0))
 
 
 Minimise = Callable[[jax.Array, jax.Array, jax.Array, Any], Choice]
@@ -185,7 +189,7 @@ def _stages(lq: LQ) -> LQ:
 
 def _policy(choice: Choice, P: jax.Array, p: jax.Array, lq: LQ) -> Policy:
     P, p = (jnp.concatenate([x, end[-1:]]) for x, end in ((P, lq.Q), (p, lq.q)))
-    return Policy(choice.K, choice.k, P, p, choice.convex)
+    return Policy(choice.K, choice.k, P, p, choice.convex, choice.promise)
 
 
 def backward(lq: LQ, d: jax.Array | None = None, minimise: Minimise = minimum, known: Any = None) -> Policy:
@@ -252,7 +256,7 @@ def joined(i: Leg, j: Leg) -> Leg:
 def _leg(row: LQ, d: jax.Array | None) -> Leg:
     """Of one knot, its control chosen."""
     A, B, c, Q, S, R, q, r = row
-    (K, k, _), (back, _, _) = minimum(R, S.T, r), minimum(R, B.T, r)
+    (K, k, *_), (back, *_) = minimum(R, S.T, r), minimum(R, B.T, r)
     C = -product(B, back)
     C = C if d is None else C + d * jnp.eye(len(A), dtype=A.dtype)
     return Leg(A + product(B, K), (c + product(B, k))[:, None], C, -(q + product(S, k))[:, None], Q + product(S, K))
