@@ -188,6 +188,11 @@ from dynax.simulate import (
     solve as solve,
     step as step,
 )
+
+# Trajectories, controllers and designs by gradient
+from dynax import optimize as optimize
+
+# How it is compiled
 from dynax.compile.report import (
     CompileReport as CompileReport,
     compile_report as compile_report,

@@ -14,9 +14,6 @@ import dynax as dx
 MODES, NODES = 3, 7
 
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
 def hat(a):
     return np.array([[0.0 * a[0], -a[2], a[1]], [a[2], 0.0 * a[0], -a[0]], [-a[1], a[0], 0.0 * a[0]]])
 

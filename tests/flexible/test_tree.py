@@ -15,8 +15,6 @@ from flexible.systems import RIGID, System, at, body_of, by_particles, floating,
 import dynax as dx
 from dynax.embedding.flexible import forward
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11)
 
 

@@ -13,8 +13,6 @@ import trees
 
 import dynax as dx
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 def close(a, b, tolerance=1e-11):
     a, b = np.asarray(a), np.asarray(b)

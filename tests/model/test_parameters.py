@@ -14,8 +14,6 @@ import trees
 
 import dynax as dx
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 @lru_cache
 def arm() -> dx.Model:

@@ -1,0 +1,23 @@
+"""Trajectories, controllers and designs by gradient."""
+
+from dynax.optimize.lqr import LQ as LQ
+from dynax.optimize.lqr import LQSolution as LQSolution
+from dynax.optimize.lqr import Policy as Policy
+from dynax.optimize.lqr import solve_lqr as solve_lqr
+from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
+from dynax.optimize.plant import FunctionPlant as FunctionPlant
+from dynax.optimize.plant import ModelPlant as ModelPlant
+from dynax.optimize.plant import plant as plant
+from dynax.optimize.problem import Multipliers as Multipliers
+from dynax.optimize.problem import Problem as Problem
+from dynax.optimize.problem import Term as Term
+from dynax.optimize.problem import cost as cost
+from dynax.optimize.problem import equality as equality
+from dynax.optimize.problem import inequality as inequality
+from dynax.optimize.problem import problem as problem
+from dynax.optimize.problem import residual as residual
+from dynax.optimize.result import History as History
+from dynax.optimize.result import Result as Result
+from dynax.optimize.result import Status as Status
+from dynax.optimize.shooting import rollout as rollout
+from dynax.optimize.shooting import solve as solve

@@ -1,0 +1,161 @@
+"""What moves: states on a manifold, controls, and the step from one knot to the next.
+
+The one place of this package that knows robots; solvers know `step`, `integrate` and `difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.typing import ArrayLike
+
+from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
+from dynax.linear.matrices import product
+from dynax.model import Model
+from dynax.model.configuration import difference, integrate, tangent_rows
+from dynax.operators.pytree import pytree_dataclass
+from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.simulate.rollout import step
+from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
+
+
+@pytree_dataclass("function", "nx", "nu", "ndx", "integrator", "differencer")
+class FunctionPlant:
+    """Any `function(x, u, params) -> x` of the next knot; `params` are those of the problem.
+
+    States add unless `integrator(x, dx)` and `differencer(x0, x1)` of tangents `(ndx,)` are given.
+    """
+
+    function: Callable
+    nx: int
+    nu: int
+    ndx: int
+    integrator: Callable | None
+    differencer: Callable | None
+
+    def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
+        return self.function(x, u, params)
+
+    def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
+        return x + dx if self.integrator is None else self.integrator(x, dx)
+
+    def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
+        return x1 - x0 if self.differencer is None else self.differencer(x0, x1)
+
+
+@pytree_dataclass("stepper")
+class ModelPlant:
+    """A model under a stepper: states `[q, v]`, tangents of `2 nv`, controls joint forces or what `actuation` makes
+    joint forces of."""
+
+    model: Any
+    actuation: jax.Array | None
+    """Joint forces per control, shape `(nv, nu)`."""
+    stepper: str | AbstractStepper
+
+    @property
+    def nx(self) -> int:
+        return self.model.nq + self.model.nv
+
+    @property
+    def ndx(self) -> int:
+        return 2 * self.model.nv
+
+    @property
+    def nu(self) -> int:
+        return self.model.nv if self.actuation is None else self.actuation.shape[-1]
+
+    def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
+        tau = u if self.actuation is None else product(self.actuation.astype(u.dtype), u)
+        q, v = x[: self.model.nq], x[self.model.nq :]
+        return jnp.concatenate(step(self.model, q, v, tau, dt, stepper=self.stepper))
+
+    def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
+        nq, nv = self.model.nq, self.model.nv
+        return jnp.concatenate([integrate(self.model, x[:nq], dx[:nv]), x[nq:] + dx[nv:]])
+
+    def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
+        nq = self.model.nq
+        return jnp.concatenate([difference(self.model, x0[:nq], x1[:nq]), x1[nq:] - x0[nq:]])
+
+
+def plant(
+    dynamics: Any,
+    *,
+    stepper: str | AbstractStepper | None = None,
+    actuation: ArrayLike | None = None,
+    states: int | None = None,
+    controls: int | None = None,
+    tangents: int | None = None,
+    integrate: Callable | None = None,
+    difference: Callable | None = None,
+) -> FunctionPlant | ModelPlant:
+    """The dynamics of a problem.
+
+    **Arguments:**
+
+    - `dynamics`: a model, or any function `step(x, u, params) -> x` of the state at the next knot.
+    - Of a model: `stepper`, as in `dx.rollout`, by default `ClosedFormEuler()`, and `actuation`, joint forces per
+      control `(nv, nu)`, by default the identity.
+    - Of a function: how many `states` and `controls` it has; where states do not add, `tangents` with
+      `integrate(x, dx)` and `difference(x0, x1)`, which undoes it.
+    """
+    if not callable(dynamics):
+        matrix = None if actuation is None else jnp.asarray(actuation)
+        if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != dynamics.nv):
+            raise ValueError(f"`actuation` has shape {matrix.shape}, expected ({dynamics.nv}, controls)")
+        return ModelPlant(dynamics, matrix, ClosedFormEuler() if stepper is None else stepper)
+    if states is None or controls is None:
+        raise ValueError("`states` and `controls` are missing: a function does not say how many it has")
+    if not (integrate is None) == (difference is None) == (tangents is None):
+        raise ValueError("`tangents`, `integrate` and `difference` belong together: give all of them or none")
+    return FunctionPlant(dynamics, states, controls, states if tangents is None else tangents, integrate, difference)
+
+
+@dataclass(frozen=True)
+class ClosedFormEuler(AbstractStepper):
+    """`v+ = v + dt a(q, v)`, `q+ = integrate(q, dt v+)`, with `a` of `forward_dynamics`: friction is smoothed, so that
+    a trajectory can be improved through it.
+
+    Its Jacobian is the closed form of `forward_dynamics_derivatives`, once for all directions: for panda a fifteenth of
+    the time of `jacfwd`. Use it in `dx.rollout` to follow a trajectory that has been found with it.
+    """
+
+    def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
+        refuse_closed(model, self)
+        v = v + dt * acceleration(model, q, v, tau)
+        return integrate(model, q, dt * v), v
+
+
+@jax.custom_jvp
+def acceleration(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
+    """`forward_dynamics`, for many directions of derivatives at once, of first order."""
+    return forward_dynamics(model, q, v, tau)
+
+
+def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    model, q, v, tau = primals
+    dmodel, dq, dv, dtau = tangents
+    a, by = forward_dynamics(*primals), forward_dynamics_derivatives(*primals)
+    rate = jnp.zeros_like(a)
+    if not isinstance(dq, SymbolicZero):
+        rate = rate + product(by.q, tangent_rows(model, q, dq))
+    for matrix, d in ((by.v, dv), (by.tau, dtau)):
+        if not isinstance(d, SymbolicZero):
+            rate = rate + product(matrix, d)
+    if not all(isinstance(d, SymbolicZero) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
+        known = jax.tree.map(lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic)
+        rate = rate + jax.jvp(lambda m: forward_dynamics(m, q, v, tau), (model,), (known,))[1]
+    return a, rate
+
+
+def _symbolic(x: Any) -> bool:
+    return isinstance(x, SymbolicZero)
+
+
+acceleration.defjvp(_rate, symbolic_zeros=True)

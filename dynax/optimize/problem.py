@@ -1,0 +1,242 @@
+"""A problem of optimal control, an immutable pytree: all numbers are leaves, so a batch of problems is `jax.vmap`.
+
+    min  sum_k cost(x_k, u_k) + end_cost(x_N)     x_k+1 = step(x_k, u_k)     lower <= u_k <= upper
+    equalities  h(x_k, u_k) = 0, h(x_N) = 0       inequalities  g(x_k, u_k) <= 0, g(x_N) <= 0
+
+Costs are sums of terms as they are given: no step of time is put in. Derivatives are taken along the tangent space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dynax.linear.matrices import product
+from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.plant import FunctionPlant, ModelPlant
+
+
+@pytree_dataclass("function", "activation", "kind")
+class Term:
+    """A part of the cost, made by `cost` or `residual`; or a constraint, made by `equality` or `inequality`."""
+
+    function: Callable
+    weight: jax.Array
+    activation: Callable | None
+    kind: str
+
+    def value(self, *args: Any) -> jax.Array:
+        found = jnp.asarray(self.function(*args))
+        if self.kind == "residual":
+            found = jnp.ravel(found)
+            found = 0.5 * found * found if self.activation is None else self.activation(found)
+        return jnp.sum(self.weight.astype(found.dtype) * found)
+
+
+def cost(function: Callable, weight: ArrayLike = 1.0) -> Term:
+    """`weight * function(x, u, params)`, or `function(x, params)` at the end; a scalar with second derivatives."""
+    return Term(function, jnp.asarray(weight, float), None, "cost")
+
+
+def residual(function: Callable, weight: ArrayLike = 1.0, activation: Callable | None = None) -> Term:
+    """`sum of weight * activation(r)` over the entries of `r = function(x, u, params)`, or of `(x, params)` at the end.
+
+    `activation`: of each entry, convex; `r^2 / 2` by default. The curvature of `r` itself is left out (Gauss-Newton),
+    so that no solver meets a cost which bends the wrong way. `weight`: a scalar, or one for each entry.
+    """
+    return Term(function, jnp.asarray(weight, float), activation, "residual")
+
+
+def equality(function: Callable) -> Term:
+    """`function(x, u, params) = 0`, or of `(x, params)` at the end, entry by entry."""
+    return Term(function, jnp.ones(()), None, "equality")
+
+
+def inequality(function: Callable) -> Term:
+    """`function(x, u, params) <= 0`, or of `(x, params)` at the end, entry by entry."""
+    return Term(function, jnp.ones(()), None, "inequality")
+
+
+@pytree_dataclass()
+class Problem:
+    """Made by `problem`."""
+
+    plant: FunctionPlant | ModelPlant
+    x0: jax.Array
+    dt: jax.Array
+    """The step of each knot [s], shape `(N,)`."""
+    params: Any
+    per_knot: Any
+    """Trees of arrays with a row for each of the `N + 1` knots, or `None`."""
+    costs: tuple[Term, ...]
+    end_costs: tuple[Term, ...]
+    constraints: tuple[Term, ...]
+    end_constraints: tuple[Term, ...]
+    limits: tuple[jax.Array, jax.Array] | None
+    """Lower and upper limits of the controls, each of shape `(N, nu)`."""
+
+    @property
+    def knots(self) -> int:
+        return self.dt.shape[-1]
+
+    @property
+    def known_axes(self) -> Any:
+        """For `vmap` over the knots of what functions get as `params`."""
+        return None if self.per_knot is None else (None, 0)
+
+    def known_rows(self, end: bool) -> Any:
+        """Those of the end, or of all knots before it."""
+        if self.per_knot is None:
+            return self.params
+        return self.params, jax.tree.map(lambda x: x[-1] if end else x[:-1], self.per_knot)
+
+
+def problem(
+    plant: FunctionPlant | ModelPlant,
+    x0: ArrayLike,
+    dt: ArrayLike,
+    *,
+    knots: int | None = None,
+    costs: Sequence[Term] = (),
+    end_costs: Sequence[Term] = (),
+    constraints: Sequence[Term] = (),
+    end_constraints: Sequence[Term] = (),
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    params: Any = None,
+    per_knot: Any = None,
+) -> Problem:
+    """A problem of optimal control.
+
+    **Arguments:**
+
+    - `plant`: made by `plant`; `x0`: the first state, shape `(nx,)`, for a model `[q, v]`.
+    - `dt`: the step [s], a scalar with `knots`, or shape `(N,)`. A plant of a function takes its own from `params`.
+    - `costs`, `constraints`: terms of functions of `(x, u, params)`; `end_costs`, `end_constraints`: of `(x, params)`.
+    - `lower`, `upper`: of the controls, shape `(nu,)` or `(N, nu)`; a scalar for all.
+    - `params`: whatever the functions take: weights, targets, lengths to be designed.
+    - `per_knot`: trees of arrays of `N + 1` rows; functions then get `(params, row)` in the place of `params`.
+
+    `ValueError` for shapes that do not fit, with the part's name.
+    """
+    start = jnp.asarray(x0, float) if not hasattr(x0, "dtype") else jnp.asarray(x0)
+    steps = jnp.asarray(dt, start.dtype)
+    if steps.ndim == 0 and knots is not None:
+        steps = jnp.broadcast_to(steps, (knots,))
+    if steps.ndim != 1 or (knots is not None and steps.shape != (knots,)):
+        raise ValueError(f"`dt` has shape {steps.shape}, expected (N,), or a scalar with `knots`, which is {knots}")
+    if start.shape != (plant.nx,):
+        raise ValueError(f"`x0` has shape {start.shape}, expected ({plant.nx},); for a batch use jax.vmap")
+    N = len(steps)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(per_knot):
+        if jnp.shape(leaf)[:1] != (N + 1,):
+            name = jax.tree_util.keystr(path)
+            raise ValueError(f"`per_knot`{name} has shape {jnp.shape(leaf)}, expected {N + 1} rows")
+    limits = None
+    if lower is not None or upper is not None:
+        limits = (
+            _limit("lower", -jnp.inf if lower is None else lower, N, plant.nu, start.dtype),
+            _limit("upper", jnp.inf if upper is None else upper, N, plant.nu, start.dtype),
+        )
+    params = jax.tree.map(jnp.asarray, params)
+    path, end = (tuple(costs), tuple(constraints)), (tuple(end_costs), tuple(end_constraints))
+    found = Problem(plant, start, steps, params, per_knot, path[0], end[0], path[1], end[1], limits)
+    _check(found)
+    return found
+
+
+def _limit(name: str, given: ArrayLike, N: int, nu: int, dtype: Any) -> jax.Array:
+    limit = jnp.asarray(given, dtype)
+    if limit.shape not in ((), (nu,), (N, nu)):
+        raise ValueError(f"`{name}` has shape {limit.shape}, expected ({nu},) or ({N}, {nu})")
+    return jnp.broadcast_to(limit, (N, nu))
+
+
+def _check(p: Problem) -> None:
+    """Every function once, by shapes alone."""
+    x, u = jnp.zeros(p.plant.nx, p.x0.dtype), jnp.zeros(p.plant.nu, p.x0.dtype)
+    row = p.params if p.per_knot is None else (p.params, jax.tree.map(lambda x: jnp.asarray(x)[0], p.per_knot))
+    moved = jax.eval_shape(p.plant.step, x, u, row, p.dt[0])
+    if moved.shape != x.shape:
+        raise ValueError(f"the plant's step gives shape {moved.shape}, expected {x.shape}, that of the state")
+    groups = {
+        "costs": (("cost", "residual"), (x, u, row)),
+        "end_costs": (("cost", "residual"), (x, row)),
+        "constraints": (("equality", "inequality"), (x, u, row)),
+        "end_constraints": (("equality", "inequality"), (x, row)),
+    }
+    for name, (kinds, args) in groups.items():
+        for k, term in enumerate(getattr(p, name)):
+            if not isinstance(term, Term) or term.kind not in kinds:
+                raise ValueError(f"`{name}[{k}]` is {term!r}, expected one made by {' or '.join(kinds)}")
+            shape = jax.eval_shape(term.function, *args).shape
+            if term.kind == "cost" and shape != ():
+                raise ValueError(f"`{name}[{k}]` gives shape {shape}, expected a scalar; or use `residual`")
+            if len(shape) > 1 or (term.kind == "residual" and term.weight.shape not in ((), shape or (1,))):
+                raise ValueError(f"`{name}[{k}]` gives shape {shape} for a weight of shape {term.weight.shape}")
+
+
+class Multipliers(NamedTuple):
+    """Of the constraints, and how hard they are penalised."""
+
+    path: jax.Array
+    """Shape `(N, nc)`."""
+    end: jax.Array
+    """Shape `(ne,)`."""
+    penalty: jax.Array
+
+
+def stacked(terms: tuple[Term, ...], args: tuple) -> jax.Array:
+    """All constraints of a knot in one vector."""
+    parts = [jnp.ravel(term.function(*args)) for term in terms]
+    return jnp.concatenate(parts) if parts else jnp.zeros(0, args[0].dtype)
+
+
+def one_sided(terms: tuple[Term, ...], args: tuple) -> jax.Array:
+    """Which of them are inequalities."""
+    parts = [jnp.full(jnp.size(term.function(*args)), term.kind == "inequality") for term in terms]
+    return jnp.concatenate(parts) if parts else jnp.zeros(0, bool)
+
+
+def pressed(terms: tuple[Term, ...], args: tuple, multipliers: jax.Array, penalty: jax.Array) -> jax.Array:
+    """`h + multiplier / penalty`, of inequalities what is positive: half its square by the penalty is the augmented
+    Lagrangian but for a constant (Nocedal & Wright 2006, section 17.4)."""
+    found = stacked(terms, args) + multipliers / penalty
+    return jnp.where(one_sided(terms, args) & (found < 0), 0.0, found)
+
+
+def value(costs: tuple[Term, ...], terms: tuple[Term, ...], args: tuple, multipliers, penalty) -> jax.Array:
+    """Costs and augmented Lagrangian of one knot."""
+    total = sum((term.value(*args) for term in costs), jnp.zeros((), args[0].dtype))
+    found = pressed(terms, args, multipliers, penalty)
+    return total + 0.5 * penalty * jnp.sum(found * found)
+
+
+def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> tuple[jax.Array, jax.Array]:
+    """Slope and Gauss-Newton curvature of `value` by `z`, at zero, where `move(z)` gives the arguments."""
+    zero = jnp.zeros(size, multipliers.dtype)
+    slope, curvature = zero, jnp.zeros((size, size), zero.dtype)
+
+    def add(function: Callable, outer: Callable) -> None:
+        nonlocal slope, curvature
+        r, J = function(zero), jax.jacfwd(function)(zero)
+        first = jax.grad(lambda r: jnp.sum(outer(r)))
+        bend = jax.jvp(first, (r,), (jnp.ones_like(r),))[1]  # entry by entry
+        slope = slope + product(first(r), J)
+        curvature = curvature + product(J.T, bend[:, None] * J)
+
+    for term in costs:
+        if term.kind == "cost":
+            along = lambda z, term=term: term.value(*move(z))  # noqa: E731
+            slope, curvature = slope + jax.grad(along)(zero), curvature + jax.hessian(along)(zero)
+        else:
+            square = term.activation or (lambda r: 0.5 * r * r)
+            weigh = lambda r, w=term.weight, a=square: w.astype(r.dtype) * a(r)  # noqa: E731
+            add(lambda z, term=term: jnp.ravel(term.function(*move(z))), weigh)
+    if terms:
+        add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
+    return slope, curvature

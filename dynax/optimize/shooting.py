@@ -1,0 +1,332 @@
+"""Multiple shooting with gaps: differential dynamic programming that may start anywhere.
+
+Around states and controls the problem is linear-quadratic in tangents, and its dynamics miss the states by gaps `c`:
+
+    c_k = difference(x_k+1, step(x_k, u_k))      z = (dx, du):  A, B, Q, S, R, q, r  by vmap over the knots
+
+`lqr` solves that. Then the step: the policy is followed through the dynamics themselves, gaps closed by the part `a`,
+
+    u+ = u + a k + K difference(x, x+)      x+_k+1 = integrate(step(x+, u+), -(1 - a) c)
+
+for many `a` at once, and that is taken which lowers most the merit `cost + m |c|_1`, with `m` above the multipliers
+(Mastalli et al. 2020, "Crocoddyl", FDDP; Li & Todorov 2004 where there are no gaps; Nocedal & Wright 2006, section
+18.3). What bends the wrong way, or does not go down, is regularised in states and controls. With constraints, costs are
+those of an augmented Lagrangian; its multipliers move when it is nearly at rest, its penalty grows where they do not
+help (Howell, Jackson & Manchester 2019, "ALTRO").
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dynax.compile.batching import trailing
+from dynax.linear.each import each
+from dynax.linear.matrices import product
+from dynax.optimize.box import boxed
+from dynax.optimize.lqr import LQ, Policy, backward, motion, sequential_policy
+from dynax.optimize.problem import Multipliers, Problem, one_sided, quadratic, stacked, value
+from dynax.optimize.result import History, Result, Status
+
+RUNNING = -1
+# Regularisation: the least that counts, and the most that is tried.
+LEAST, MOST = 1e-8, 1e8
+# Sufficient decrease, of what the slope promises.
+ARMIJO = 1e-4
+# How penalties grow, and the most that is tried.
+GROWTH, HEAVIEST = 10.0, 1e10
+
+_boxed_policy = trailing(
+    lambda _, lq, limits: each(lambda lq, limits: backward(lq, None, boxed, limits), lq.A.shape[3:], lq, limits)
+)
+
+
+class State(NamedTuple):
+    """Of the iteration."""
+
+    x: jax.Array
+    u: jax.Array
+    gains: jax.Array
+    costates: jax.Array
+    multipliers: Multipliers
+    regularisation: jax.Array
+    merit: jax.Array
+    """The weight of the gaps."""
+    violation: jax.Array
+    """When the multipliers moved last."""
+    count: jax.Array
+    status: jax.Array
+    history: History
+
+
+class Options(NamedTuple):
+    second_order: bool
+    max_iterations: int
+    step_sizes: int
+
+
+def rollout(problem: Problem, controls: ArrayLike) -> jax.Array:
+    """The states that the controls lead to, shape `(N + 1, nx)`: where single shooting starts."""
+    rows = None if problem.per_knot is None else problem.known_rows(end=False)[1]
+
+    def step(x: jax.Array, at: tuple) -> tuple[jax.Array, jax.Array]:
+        u, row, dt = at
+        x = problem.plant.step(x, u, problem.params if row is None else (problem.params, row), dt)
+        return x, x
+
+    _, xs = jax.lax.scan(step, problem.x0, (jnp.asarray(controls, problem.x0.dtype), rows, problem.dt))
+    return jnp.concatenate([problem.x0[None], xs])
+
+
+def solve(
+    problem: Problem,
+    controls: ArrayLike,
+    states: ArrayLike | None = None,
+    *,
+    second_order: bool = False,
+    max_iterations: int = 200,
+    tolerance: ArrayLike | None = None,
+    constraint_tolerance: ArrayLike | None = None,
+    penalty: ArrayLike = 1.0,
+    step_sizes: int = 10,
+) -> Result:
+    """A trajectory nothing near which is better, by multiple shooting with gaps.
+
+    **Arguments:**
+
+    - `controls`: the first guess, shape `(N, nu)`.
+    - `states`: that of the states, shape `(N + 1, nx)`, which need not follow from the controls; by default all rest at
+      the first state. Those of `rollout(problem, controls)` make it single shooting (iLQR).
+    - `second_order`: with the curvature of the dynamics (DDP) and of residuals: fewer iterations, each of which costs
+      more.
+    - `tolerance`: it has converged when a step promises less than this part of the cost and gaps are below its root.
+    - `constraint_tolerance`: and when constraints are violated by less.
+    - `penalty`: with which that of constraints begins; a lighter one lets a trajectory violate them on its way.
+    - `step_sizes`: 1, 1/2, 1/4, ... that are tried at once.
+
+    **Returns:** a `Result`; look at its `status`. Under `jax.vmap` each problem has its own, and those that have ended
+    stand still. `ValueError` for shapes that do not fit.
+    """
+    N, plant, dtype = problem.knots, problem.plant, problem.x0.dtype
+    u = jnp.asarray(controls, dtype)
+    if u.shape != (N, plant.nu):
+        raise ValueError(f"`controls` has shape {u.shape}, expected ({N}, {plant.nu}); for a batch use jax.vmap")
+    x = jnp.broadcast_to(problem.x0, (N + 1, plant.nx)) if states is None else jnp.asarray(states, dtype)
+    if x.shape != (N + 1, plant.nx):
+        raise ValueError(f"`states` has shape {x.shape}, expected ({N + 1}, {plant.nx}); for a batch use jax.vmap")
+    eps = float(jnp.finfo(dtype).eps)
+    small = 30 * eps if tolerance is None else tolerance
+    tight = eps**0.5 if constraint_tolerance is None else constraint_tolerance
+    options = Options(bool(second_order), int(max_iterations), int(step_sizes))
+    numbers = [jnp.asarray(number, dtype) for number in (penalty, small, tight)]
+    return _solve(problem, x, u, *numbers, options)
+
+
+@partial(jax.jit, static_argnames="options")
+def _solve(problem: Problem, x, u, penalty, small, tight, options: Options) -> Result:
+    N, n, dtype = problem.knots, problem.plant.ndx, x.dtype
+    x = x.at[0].set(problem.x0)
+    u = u if problem.limits is None else jnp.clip(u, *problem.limits)
+    path, end = _constraints(problem, x, u)
+    zero, none = jnp.zeros((), dtype), jnp.full(options.max_iterations, jnp.nan, dtype)
+    start = State(
+        x=x,
+        u=u,
+        gains=jnp.zeros((N, problem.plant.nu, n), dtype),
+        costates=jnp.zeros((N + 1, n), dtype),
+        multipliers=Multipliers(jnp.zeros_like(path), jnp.zeros_like(end), penalty),
+        regularisation=zero,
+        merit=zero,
+        violation=jnp.asarray(jnp.inf, dtype),
+        count=jnp.zeros((), int),
+        status=jnp.asarray(RUNNING),
+        history=History(*[none] * len(History._fields)),
+    )
+    done = jax.lax.while_loop(
+        lambda s: (s.status == RUNNING) & (s.count < options.max_iterations),
+        lambda s: _iterate(problem, s, small, tight, options),
+        start,
+    )
+    status = jnp.where(done.status == RUNNING, int(Status.ITERATIONS), done.status)
+    last = History(*(h[jnp.maximum(done.count - 1, 0)] for h in done.history))
+    return Result(
+        done.x, done.u, done.gains, done.costates, done.multipliers, _plain_cost(problem, done.x, done.u),
+        last.gap, last.violation, done.count, status, done.history,
+    )  # fmt: skip
+
+
+def _seen(problem: Problem) -> tuple[Any, Any, Any]:
+    """What functions get at the knots and at the end, and the axes of the first."""
+    return problem.known_rows(end=False), problem.known_rows(end=True), problem.known_axes
+
+
+def _constraints(problem: Problem, x, u) -> tuple[jax.Array, jax.Array]:
+    row, end, axes = _seen(problem)
+    path = jax.vmap(lambda x, u, row: stacked(problem.constraints, (x, u, row)), (0, 0, axes))(x[:-1], u, row)
+    return path, stacked(problem.end_constraints, (x[-1], end))
+
+
+def _costs(problem: Problem, x, u, multipliers: Multipliers) -> jax.Array:
+    """The cost with the augmented Lagrangian."""
+    row, end, axes = _seen(problem)
+    path, last, weight = multipliers
+
+    def knot(x, u, row, own):
+        return value(problem.costs, problem.constraints, (x, u, row), own, weight)
+
+    stages = jax.vmap(knot, (0, 0, axes, 0))(x[:-1], u, row, path)
+    return jnp.sum(stages) + value(problem.end_costs, problem.end_constraints, (x[-1], end), last, weight)
+
+
+def _plain_cost(problem: Problem, x, u) -> jax.Array:
+    row, end, axes = _seen(problem)
+    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
+    stages = jax.vmap(lambda x, u, row: value(problem.costs, (), (x, u, row), nothing, one), (0, 0, axes))
+    return jnp.sum(stages(x[:-1], u, row)) + value(problem.end_costs, (), (x[-1], end), nothing, one)
+
+
+def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool) -> LQ:
+    plant, (row, end, axes) = problem.plant, _seen(problem)
+    n, m = plant.ndx, plant.nu
+    path, last, weight = multipliers
+
+    def knot(x, u, after, row, dt, own, costate):
+        def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
+            return plant.integrate(x, z[:n]), u + z[n:], row
+
+        def ahead(z: jax.Array) -> jax.Array:
+            at, control, seen = move(z)
+            return plant.difference(after, plant.step(at, control, seen, dt))
+
+        def lagrangian(z: jax.Array) -> jax.Array:
+            return value(problem.costs, problem.constraints, move(z), own, weight) + jnp.sum(costate * ahead(z))
+
+        zero = jnp.zeros(n + m, x.dtype)
+        J, c = jax.jacfwd(lambda z: (ahead(z),) * 2, has_aux=True)(zero)
+        slope, H = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
+        H = jax.hessian(lagrangian)(zero) if second_order else H
+        return J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], slope[:n], slope[n:]
+
+    rows = x[:-1], u, x[1:], row, problem.dt, path, costates[1:]
+    A, B, c, Q, S, R, q, r = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
+    slope, H = quadratic(
+        problem.end_costs, problem.end_constraints, lambda z: (plant.integrate(x[-1], z), end), n, last, weight
+    )
+    return LQ(A, B, c, jnp.concatenate([Q, H[None]]), S, R, jnp.concatenate([q, slope[None]]), r)
+
+
+def _followed(problem: Problem, x, u, policy: Policy, gaps, size) -> tuple[jax.Array, jax.Array]:
+    """States and controls after a step of one size."""
+    plant = problem.plant
+    rows = None if problem.per_knot is None else problem.known_rows(end=False)[1]
+
+    def step(now: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
+        x, u, K, k, gap, row, dt, limits = at
+        u = u + size * k + product(K, plant.difference(x, now))
+        u = u if limits is None else jnp.clip(u, *limits)
+        after = plant.step(now, u, problem.params if row is None else (problem.params, row), dt)
+        return plant.integrate(after, (size - 1.0) * gap), (now, u)
+
+    at = x[:-1], u, policy.K, policy.k, gaps, rows, problem.dt, problem.limits
+    end, (xs, us) = jax.lax.scan(step, x[0], at)
+    return jnp.concatenate([xs, end[None]]), us
+
+
+def _iterate(problem: Problem, s: State, small, tight, options: Options) -> State:
+    dtype = s.x.dtype
+    eps = jnp.finfo(dtype).eps
+    lq = _linearized(problem, s.x, s.u, s.multipliers, s.costates, options.second_order)
+    n, m = lq.B.shape[1:]
+    eased = lq._replace(
+        Q=lq.Q + s.regularisation * jnp.eye(n, dtype=dtype), R=lq.R + s.regularisation * jnp.eye(m, dtype=dtype)
+    )
+    if problem.limits is None:
+        policy = sequential_policy(eased)
+    else:
+        policy = _boxed_policy((), eased, tuple(limit - s.u for limit in problem.limits))
+    dx, _ = motion(eased, policy, jnp.zeros(n, dtype))
+    costates = product(policy.P, dx[..., None])[..., 0] + policy.p
+    solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(dx))
+
+    cost = _costs(problem, s.x, s.u, s.multipliers)
+    gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.abs(lq.c))
+    merit = jnp.where(solved, jnp.maximum(s.merit, 2.0 * jnp.max(jnp.abs(costates))), s.merit)
+    promised = jnp.sum(policy.promise) - merit * misses
+    finite = (
+        jnp.isfinite(cost) & jnp.all(jnp.isfinite(lq.c)) & jnp.all(jnp.isfinite(lq.A)) & jnp.all(jnp.isfinite(lq.q))
+    )
+
+    path, end = _constraints(problem, s.x, s.u)
+    violation = _violation(problem, s, path, end)
+    plain = _plain_cost(problem, s.x, s.u)
+    scale = 1.0 + jnp.abs(plain)
+    calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
+    still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
+    rest = calm & (-promised <= small * scale) & (violation <= tight)
+    moves = still & ~rest & (violation > tight)
+
+    sizes = jnp.exp2(-jnp.arange(options.step_sizes, dtype=dtype))
+    xs, us = jax.vmap(lambda size: _followed(problem, s.x, s.u, policy, lq.c, size))(sizes)
+    trials = jax.vmap(lambda x, u: _costs(problem, x, u, s.multipliers))(xs, us) + merit * (1.0 - sizes) * misses
+    slack = 8.0 * eps * (jnp.abs(cost) + merit * misses)
+    good = jnp.isfinite(trials) & (trials <= cost + merit * misses + ARMIJO * sizes * promised + slack)
+    good = good & solved & finite & ~rest & ~moves
+    first = jnp.argmin(jnp.where(good, trials, jnp.inf))
+    taken = good[first]
+    size = jnp.where(taken, sizes[first], 0.0)
+
+    stays = rest | moves
+    more = jnp.where(taken, jnp.where(size >= 0.5, 0.1 * s.regularisation, s.regularisation), 10.0 * s.regularisation)
+    more = jnp.where(~taken & (more < LEAST), LEAST, jnp.where(more < LEAST, 0.0, more))
+    heavier = moves & (violation > 0.1 * s.violation)
+    multipliers = jax.tree.map(partial(jnp.where, stays), _moved(problem, s, path, end, heavier), s.multipliers)
+    status = jnp.where(rest, int(Status.CONVERGED), RUNNING)
+    stuck = jnp.where(violation > tight, int(Status.INFEASIBLE), int(Status.STALLED))
+    status = jnp.where(~stays & ~taken & (more > MOST), stuck, status)
+    status = jnp.where(moves & (s.multipliers.penalty > HEAVIEST), int(Status.INFEASIBLE), status)
+    status = jnp.where(finite, status, int(Status.NOT_FINITE))
+    row = History(plain, gap, violation, -promised, size, s.regularisation)
+    return State(
+        x=jnp.where(taken, xs[first], s.x),
+        u=jnp.where(taken, us[first], s.u),
+        gains=jnp.where(solved, policy.K, s.gains),
+        costates=jnp.where(solved, costates, s.costates),
+        multipliers=multipliers,
+        regularisation=jnp.where(stays, s.regularisation, more),
+        merit=jnp.where(moves, 0.0, merit),
+        violation=jnp.where(moves, violation, s.violation),
+        count=s.count + 1,
+        status=status,
+        history=jax.tree.map(lambda h, new: h.at[s.count].set(new), s.history, row),
+    )
+
+
+def _sides(problem: Problem, s: State) -> tuple[jax.Array, jax.Array]:
+    """Which constraints are inequalities."""
+    row, end, _ = _seen(problem)
+    one = row if problem.per_knot is None else (row[0], jax.tree.map(lambda x: x[0], row[1]))
+    return one_sided(problem.constraints, (s.x[0], s.u[0], one)), one_sided(problem.end_constraints, (s.x[-1], end))
+
+
+def _violation(problem: Problem, s: State, path, end) -> jax.Array:
+    """The largest; of an inequality also what it lacks to zero while its multiplier is not."""
+    misses = [jnp.zeros(1, s.x.dtype)]
+    own = (path, s.multipliers.path), (end, s.multipliers.end)
+    for side, (found, multiplier) in zip(_sides(problem, s), own, strict=True):
+        slack = jnp.maximum(found, -multiplier / s.multipliers.penalty)
+        misses.append(jnp.ravel(jnp.abs(jnp.where(side, slack, found))))
+    return jnp.max(jnp.concatenate(misses))
+
+
+def _moved(problem: Problem, s: State, path, end, heavier) -> Multipliers:
+    """The first-order update."""
+    old = s.multipliers
+    news = [
+        jnp.where(side, jnp.maximum(was + old.penalty * found, 0.0), was + old.penalty * found)
+        for side, found, was in zip(_sides(problem, s), (path, end), old[:2], strict=True)
+    ]
+    return Multipliers(news[0], news[1], jnp.where(heavier, GROWTH, 1.0) * old.penalty)
