@@ -142,8 +142,8 @@ def together(group: str) -> Case:
     model = frictionless(dx.load(text))
     robots = {name: prefix(k, name) for k, (name, _) in enumerate(FORESTS[group])}
     choices, targets = list(FRAMES), []
-    # Each target is a program of its own: those of every third robot, all six combinations in turn.
-    for k, start in enumerate(list(robots.values())[::3]):
+    # Each target is a program of its own: one for each robot, all six combinations in turn.
+    for k, start in enumerate(robots.values()):
         targets.append(Target(names_of_interest(model, start)[k % 2], choices[k % 3]))
     return Case(model, pin.buildModelFromXML(text), robots, targets)
 
