@@ -216,7 +216,8 @@ def forward(lq: LQ, policy: Policy, x0: jax.Array, d: jax.Array | None = None) -
     return jnp.concatenate([x, end[None]]), u
 
 
-# In a batch on a CPU problem by problem, each in the cache: a fourth of the time of side by side for 14 states.
+# In a batch on a CPU problem by problem, each in the cache: side by side, 256 with 14 states, 7 controls and 100 knots
+# took 3.4 ms each where one alone takes 0.8.
 _backward = trailing(lambda _, lq, d=None: each(backward, lq.A.shape[3:], lq, d))
 _forward = trailing(lambda _, lq, *args: each(forward, lq.A.shape[3:], lq, *args))
 sequential_policy, motion = partial(_backward, ()), partial(_forward, ())
