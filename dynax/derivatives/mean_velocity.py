@@ -24,7 +24,7 @@ from dynax.algorithms.rnea import rnea
 from dynax.compile.batching import along_moving, is_zero, trailing
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.linearize import linearize
-from dynax.derivatives.rule import Change, closed_form
+from dynax.derivatives.rule import Change, closed_form, full
 from dynax.derivatives.tangent import apply, tangent
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
@@ -43,25 +43,19 @@ class Points(NamedTuple):
     leaves: tuple = ()
 
 
-@jax.custom_jvp
-def accelerations(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, half: jax.Array, found: jax.Array):
-    """`found`, the accelerations of all evaluations, shape `(k, nv)`, with their derivatives."""
-    return found
-
-
-@partial(accelerations.defjvp, symbolic_zeros=True)
 def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     model, q, v, _, half, found = primals
     dmodel, dq, dv, dtau, dhalf, _ = tangents
     if not closed_form(model):
         return along_moving(_plain(len(found)), primals[:-1], tangents[:-1])
+    batch = v.shape[1:]
     a = accelerations(*primals)
     before = jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
     paths, structure = jax.tree_util.tree_flatten_with_path((model, None))
     constants = [leaf for _, leaf in paths]
     rates = jax.tree.leaves(dmodel, is_leaf=is_zero)
     moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
-    at = Points(q, half, v + half * before, a, tuple(constants[k] for k in moving))
+    at = Points(q, half, v + half * before, a, tuple(full(constants[k], batch) for k in moving))
 
     def with_leaves(constants: list, leaves: tuple) -> Model:
         current = list(constants)
@@ -143,10 +137,10 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     if not is_zero(dhalf):
         moved = moved + dhalf * before
     right = Change(
-        leaves=tuple(rates[k] for k in moving),
+        leaves=tuple(full(rates[k], batch) for k in moving),
         q=None if is_zero(dq) else tangent_rows(model, q, dq),
-        v=None if is_zero(dv) and is_zero(dhalf) else moved.reshape(-1),
-        last=(jnp.zeros_like(a) if is_zero(dtau) else jnp.broadcast_to(dtau, a.shape)).reshape(-1),
+        v=None if is_zero(dv) and is_zero(dhalf) else moved.reshape(-1, *batch),
+        last=(jnp.zeros_like(a) if is_zero(dtau) else jnp.broadcast_to(dtau, a.shape)).reshape(-1, *batch),
     )
     known = constants, at._replace(leaves=())
     whole, there, back = trailing(system), trailing(forward), trailing(backward)
@@ -157,6 +151,15 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
         lambda _, c: back(known, at, c).packed(),
     )
     return a, right.unpacked(solution).last.reshape(a.shape)
+
+
+def _found(model: Model, q, v, tau, half, found: jax.Array) -> jax.Array:
+    """`found`, the accelerations of all evaluations, shape `(k, nv)`, with their derivatives."""
+    return found
+
+
+# A primitive, since JAX forgets the rule of a `custom_jvp` where it takes a scan apart, and this one is all there is.
+accelerations = trailing(_found, _rule)
 
 
 @lru_cache

@@ -50,7 +50,7 @@ def residuals(model: Model, q, v, tau, external, execution: str) -> tuple[jax.Ar
     """The acceleration and what its derivatives need, for trailing batch axes."""
     x = solved(model, q, v, tau, external, execution)
     found = Residuals(q, v, x.a, x.kin, x.inertias, x.factor)
-    return x.a, jax.tree.map(partial(_full, batch=q.shape[1:]), found)
+    return x.a, jax.tree.map(partial(full, batch=q.shape[1:]), found)
 
 
 def closed_form(model: Model) -> bool:
@@ -96,7 +96,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
     constants = [leaf for _, leaf in paths]
     rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
     moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
-    at = Point(q, v, a, tuple(_full(constants[k], v.shape[1:]) for k in moving))
+    at = Point(q, v, a, tuple(full(constants[k], v.shape[1:]) for k in moving))
 
     def with_leaves(constants: list, leaves: tuple) -> tuple[Model, jax.Array | None]:
         current = list(constants)
@@ -151,7 +151,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
         return Change(leaves, bar_q, bar_v, weights.freedoms)
 
     right = Change(
-        leaves=tuple(_full(rates[k], v.shape[1:]) for k in moving),
+        leaves=tuple(full(rates[k], v.shape[1:]) for k in moving),
         q=None if is_zero(dq) else tangent_rows(model, q, dq),
         v=None if is_zero(dv) else dv,
         last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
@@ -159,6 +159,6 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
     return solution(system, forward, backward)((found, constants), at, right)
 
 
-def _full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+def full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """With batch axes of their whole lengths: those of what is the same for all have length one."""
     return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
