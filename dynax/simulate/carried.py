@@ -24,6 +24,8 @@ from dynax.simulate.trajectory import RolloutStatus
 
 SINGULAR = 1e-6
 """The last pivot of the conditions by the first: nearer to it no step passes a singular configuration by."""
+NEARLY_SINGULAR = 1e-2
+"""The same where a motion that goes on is marked: some robots' steps lead past in one."""
 
 
 class Carried(NamedTuple):
@@ -75,6 +77,7 @@ def _status(model: EmbeddedModel, q: jax.Array, found: Charted) -> jax.Array:
         (~finite, RolloutStatus.NOT_FINITE),
         (~(found.error < LOOSE), RolloutStatus.OPEN),
         (found.least < SINGULAR, RolloutStatus.SINGULAR),
+        (found.least < NEARLY_SINGULAR, RolloutStatus.NEARLY_SINGULAR),
         (~jnp.all(jnp.array([True, *same])), RolloutStatus.OTHER_COORDINATES),
     )
     told = jnp.select([case for case, _ in cases], [float(status) for _, status in cases], RolloutStatus.GOOD.value)

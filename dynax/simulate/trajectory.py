@@ -19,11 +19,14 @@ class RolloutStatus(IntEnum):
     OTHER_COORDINATES = 1
     """The motion goes on in other independent freedoms, since the model's own had become dependent, as those of a crank
     at its dead point. Velocities are of the model's own freedoms all the same, but near there they do not say all."""
-    OPEN = 2
+    NEARLY_SINGULAR = 2
+    """The mobility all but jumps, as where the bars of a square lie in one line: on which branch the motion goes
+    on, and with how much of its energy, is up to the length of the step and to rounding."""
+    OPEN = 3
     """The loops are open: at the beginning, see `dx.assemble`, or after a step, which was too long."""
-    SINGULAR = 3
+    SINGULAR = 4
     """The mechanism has more freedoms there than elsewhere, and no choice of independent ones serves."""
-    NOT_FINITE = 4
+    NOT_FINITE = 5
     """A step gave no numbers: too long, or forces that are none."""
 
     @property
@@ -46,6 +49,12 @@ class Trajectory:
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter((self.time, self.q, self.v))
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> jax.Array:
+        return (self.time, self.q, self.v)[index]
 
     @property
     def stopped(self) -> jax.Array:

@@ -198,6 +198,28 @@ def test_execution_means_what_it_says(rng):
             dx.forward_dynamics(model, q, v, tau, execution=execution)
 
 
+def test_gradients_by_each_execution(rng):
+    """By state, torques and masses the same, from programs that are not; what is automatic is one of them."""
+    model = embedded_chain(2)
+    given = model.mass, rng.normal(size=model.nq), *rng.normal(size=(2, model.nv))
+
+    def lowered(execution):
+        def loss(mass, q, v, tau):
+            return jnp.sum(jnp.sin(dx.forward_dynamics(model.replace(mass=mass), q, v, tau, execution=execution)))
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3))).lower(*given)
+
+    programs = {execution: lowered(execution) for execution in (*EXECUTIONS, "automatic")}
+    automatic = programs.pop("automatic").as_text()
+    texts = [program.as_text() for program in programs.values()]
+    assert len(set(texts)) == len(EXECUTIONS)
+    assert automatic in texts
+    first, *others = (program.compile()(*given) for program in programs.values())
+    for other in others:
+        for found, expected in zip(other, first, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
 def test_linear_cost():
     """Forward dynamics of rows of 4 to 32 loops: as many operations, on arrays that grow as the row does."""
     sizes, programs = (4, 8, 16, 32), []

@@ -104,14 +104,18 @@ def energy_of_a_rollout(model, q, v, dt, steps):
 @pytest.mark.slow
 @pytest.mark.spec("EMBED-RANK", "ERR-18")
 def test_n_four_bar_passes_its_square():
-    """Two squares fall through the horizontal, where their mobility jumps for a moment; at rest there is no way on."""
+    """Two squares fall through the horizontal, where their mobility jumps for a moment, and say so; on it none leads
+    on."""
     mechanism = mechanisms.n_four_bar()
     tilted = 0.3 * jnp.array([1.0, 1.0, 1.0, -1.0, -1.0])
     model = dx.embed(mechanism.model, tilted)
     run, total = energy_of_a_rollout(model, tilted, jnp.array([1.0]), 1e-3, 3000)
     assert np.abs(run.q[:, 0]).max() > np.pi
     assert not run.stopped.any()
-    assert np.ptp(total) < 1e-6 * total[0]
+    passing = np.asarray(run.status) == dx.RolloutStatus.NEARLY_SINGULAR
+    assert 0 < passing.sum() < 100
+    np.testing.assert_array_less(np.abs(np.cos(run.q[passing, 0])), 0.1)
+    assert np.ptp(total) < 1e-4 * total[0]  # how much it loses there is not a matter of the step's length
     flat = 0.5 * np.pi / 0.3 * tilted
     still, _ = energy_of_a_rollout(model, flat, jnp.array([1.0]), 1e-3, 3000)
     np.testing.assert_array_equal(still.status, dx.RolloutStatus.SINGULAR)
@@ -127,17 +131,21 @@ def test_three_loops_in_coordinates_that_fail():
     (made,) = aggregates(model.topology, [set(range(7))] * 3)
     lever = model.v_slice("k3_joint").start
     embedded = dx.EmbeddedModel(model, Embedding((made,), (tuple(j for j in range(7) if j != lever),)))
-    q = dx.assemble(model, squeezer.q).q
-    run, total = energy_of_a_rollout(embedded, q, jnp.array([5.0]), 1e-4, 3000)
+    q = dx.assemble(model, jnp.asarray(squeezer.q).at[0].add(0.5), hold=["k1_joint"]).q
+    v = dx.admissible_velocity(model, q, jnp.zeros(7).at[0].set(50.0), hold=["k1_joint"])
+    run, total = energy_of_a_rollout(embedded, q, v[lever : lever + 1], 1e-4, 3000)
+    assert np.ptp(run.q[:, 0]) > 4 * np.pi
     assert not run.stopped.any()
     assert (run.status == dx.RolloutStatus.OTHER_COORDINATES).any()
-    assert np.ptp(total) < 1e-4 * total[0]
+    assert np.ptp(total) < 1e-9 * total[0]
 
 
 def test_a_tree_has_no_status():
     """And every trajectory unpacks to three."""
     run = dx.Trajectory(*(jnp.zeros((3, n)) for n in (1, 1, 1)))
     time, q, v = run
+    assert run[1] is q
+    assert len(run) == 3
     assert run.status is None
     assert time.shape == q.shape == v.shape
     assert not run.stopped.any()
