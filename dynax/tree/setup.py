@@ -97,7 +97,7 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     offset = parent_rotation.transpose_apply(placement[1] + placement[0] @ hinge[1] - parent_offset)
     com, left = (rows_vec(get(leaf, 2)) for leaf in (model.com, model.first_moment))
     about_com = RigidInertia(get(model.mass, 1), left, Sym3(*jnp.unstack(get(model.inertia, 2), axis=1)))
-    local = about_com.shift_to_parent(com - hinge[1]).rotate(hinge[0].T)
+    local = about_com.rotate(hinge[0].T).shift_to_parent(hinge[0].transpose_apply(com - hinge[1]))
     return Constants(rotation, offset, local, hinge[0], hinge[1])
 
 
