@@ -253,7 +253,9 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(dx))
 
     cost = _costs(problem, s.x, s.u, s.multipliers)
-    gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.abs(lq.c))
+    # States are known to rounding, and so are the gaps between them.
+    rounding = 8.0 * eps * (1.0 + jnp.max(jnp.abs(s.x)))
+    gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
     merit = jnp.where(solved, jnp.maximum(s.merit, 2.0 * jnp.max(jnp.abs(costates))), s.merit)
     promised = jnp.sum(policy.promise) - merit * misses
     finite = (
@@ -275,7 +277,8 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     slack = 8.0 * eps * (jnp.abs(cost) + merit * misses)
     good = jnp.isfinite(trials) & (trials <= cost + merit * misses + ARMIJO * sizes * promised + slack)
     good = good & solved & finite & ~rest & ~moves
-    first = jnp.argmin(jnp.where(good, trials, jnp.inf))
+    best = jnp.min(jnp.where(good, trials, jnp.inf))
+    first = jnp.argmax(good & (trials <= best + slack))  # the longest of those that rounding does not tell apart
     taken = good[first]
     size = jnp.where(taken, sizes[first], 0.0)
 
