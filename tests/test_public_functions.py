@@ -165,6 +165,7 @@ CALLS = {
     "open_system": lambda g: jax.tree.leaves(coupled(g)[0]),
     "operational_compliance": lambda g: dx.operational_compliance(g.model, g.q, TIP, **FRAME),
     "operational_space": lambda g: dx.operational_space(g.model, g.q, "hand", **FRAME, v=g.v),
+    "parameters": lambda g: dx.parameters(g.model),
     "potential_energy": lambda g: dx.potential_energy(g.model, g.q),
     "random_configuration": lambda g: dx.random_configuration(g.model, jax.random.key(0)),
     "rollout": lambda g: dx.rollout(g.model, g.q, g.v, jnp.stack([g.tau] * 3), 0.01),
@@ -176,12 +177,16 @@ CALLS = {
     "step": lambda g: dx.step(g.model, g.q, g.v, g.tau, 0.01),
     "velocity_from_diagonal": lambda g: dx.velocity_from_diagonal(g.model, g.q, g.v),
     "with_inertial_parameters": lambda g: dx.with_inertial_parameters(g.model, dx.inertial_parameters(g.model)).inertia,
+    "with_parameters": lambda g: dx.with_parameters(g.model, {"inertias": 0.1 * jnp.ones_like(g.q, shape=(3, 10))}).com,
 }
 # Those that make, change or describe models and programs, in NumPy or not at all; and Diffrax, which promotes.
 OTHERS = {
-    "attach", "batch", "change_root", "choose_independent", "compile_report", "constraint_names", "constraint_pattern",
-    "diffrax_term", "embed", "fix_joints", "keyframes", "load", "remove_subtree", "save", "simplify_inertias", "solve",
-    "to_builder", "transferable_inertias", "vanishing_parameters",
+    "attach", "batch", "beam_elements", "change_root", "check_elements", "choose_independent", "compile_report",
+    "constraint_names", "constraint_pattern", "diffrax_term", "embed", "fix_joints", "flexible_beam",
+    "flexible_body_from_nodes", "flexible_panel", "inconsistent_bodies", "keyframes", "load", "load_finite_elements",
+    "load_flexible_body", "orthonormal_modes", "panel_elements", "read_matrix_market", "remove_subtree", "save",
+    "save_finite_elements", "save_flexible_body", "simplify_inertias", "solve", "to_builder", "transferable_inertias",
+    "vanishing_parameters", "write_matrix_market",
 }  # fmt: skip
 
 

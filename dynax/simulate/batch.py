@@ -48,7 +48,7 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
     def batched(*args: Any) -> Any:
         axes = tuple(batch_axes(arg) for arg in args)
         leaves, structure = jax.tree.flatten(args)
-        varied = [axis == 0 for axis in jax.tree.leaves(axes, is_leaf=lambda axis: axis is None)]
+        varied = [axis == 0 for axis in structure.flatten_up_to(axes)]
         moving = [leaf for leaf, own in zip(leaves, varied, strict=True) if own]
         size = _length(moving)
         mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in varied])

@@ -172,7 +172,7 @@ def test_models_of_which_some_leaves_are_batched(robot):
     model, q, v, tau = robot
     count = len(q)
     some = model.replace(mass=model.mass * jnp.linspace(1.0, 2.0, count)[:, None], gravity=jnp.zeros((count, 3)))
-    found = dx.batch(dx.forward_dynamics)(some, q, v, tau)
+    found = dx.batch(dx.forward_dynamics)(some, q, v, tau, None)
     for k in range(count):
         one = model.replace(mass=some.mass[k], gravity=some.gravity[k])
         np.testing.assert_allclose(found[k], dx.forward_dynamics(one, q[k], v[k], tau[k]), rtol=1e-10, atol=1e-10)

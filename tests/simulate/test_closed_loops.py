@@ -194,7 +194,6 @@ def test_steppers_that_keep_no_loops_say_so(start, stepper):
         dx.step(MODEL, *start, jnp.zeros(3), 1e-3, stepper=stepper)
 
 
-@pytest.mark.slow
 def test_batches_of_embedded_models(start, embedded):
     """An embedded model is shared by the batch, as a model is."""
     q, v = jnp.stack([start[0]] * 5), jnp.arange(5.0)[:, None]
