@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import zlib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 # A fifth of the time of tracing goes into looking for garbage that is not there.
 gc.freeze()
-gc.set_threshold(100_000, 50, 50)
+gc.disable()
 
 
 def _seed(request: pytest.FixtureRequest) -> int:
@@ -43,12 +44,18 @@ def optimised():
     jax.config.update("jax_disable_most_optimizations", True)
 
 
+MEMORY = 2 * 2**30
+"""What a worker may keep from file to file [bytes]."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _release_compiled_programs():
-    """Compiled programs of one file are of no use to the next, and they add up to gigabytes."""
+    """Compiled programs add up to gigabytes; up to some two, the next file finds what it shares with those before."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    status = Path("/proc/self/statm")  # of Linux
+    if not status.exists() or int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > MEMORY:
+        jax.clear_caches()
+        gc.collect()
 
 
 LONGEST = ("test_pinocchio.py", "test_compile_time.py", "test_float32.py", "test_derivatives.py", "test_gradients.py")

@@ -195,7 +195,7 @@ def test_every_public_function_is_here():
     assert {name for name in functions if not name.startswith("_")} == CALLS.keys() | OTHERS
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)])
 def test_types_are_kept_without_promotion(given, dtype):
     """In the other precision nothing is mixed, and no result has another type than what was given."""
     given = jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else x, given)

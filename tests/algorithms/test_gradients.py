@@ -86,13 +86,19 @@ def directions(model, rng):
         yield key, nothing | {"leaves": nothing["leaves"] | {key: own}}
 
 
-def plain(name, model, point, q, a):
-    """The parts of the objective from the compiled routes, for four copies of one state."""
-    w, u = weights(name)
+@jax.jit
+def moved(model, point, direction, q, a, t):
+    """The model and four copies of the state, at `t` times a direction from a point."""
+    point = jax.tree.map(lambda x, d: x + t * d, point, direction)
     model = shifted(model, point["leaves"])
     q = dx.integrate(model, q, point["dq"])
-    state = (jnp.stack([x] * 4) for x in (q, point["v"], a, point["tau"], point["external"]))
-    y = routes.dynamics(name, model, *state)
+    return model, *(jnp.stack([x] * 4) for x in (q, point["v"], a, point["tau"], point["external"]))
+
+
+def plain(name, *at):
+    """The parts of the objective from the compiled routes."""
+    w, u = weights(name)
+    y = routes.dynamics(name, *moved(*at))
     return np.array([np.asarray(w) @ y["fd"][0], np.asarray(u) @ y["id"][0]])
 
 
@@ -100,7 +106,7 @@ def slope(name, model, point, direction, q, a, h=1e-4):
     """The derivatives of both parts along a direction, by central differences."""
 
     def at(t):
-        return plain(name, model, jax.tree.map(lambda x, d: x + t * d, point, direction), q, a)
+        return plain(name, model, point, direction, q, a, t)
 
     return dict(zip(("fd", "id"), (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h), strict=True))
 
