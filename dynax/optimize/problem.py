@@ -240,3 +240,11 @@ def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> 
     if terms:
         add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
     return slope, curvature
+
+
+def total_cost(problem: Problem, x: jax.Array, u: jax.Array) -> jax.Array:
+    """Costs of a trajectory, without what penalises constraints."""
+    row, end, axes = problem.known_rows(end=False), problem.known_rows(end=True), problem.known_axes
+    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
+    stages = jax.vmap(lambda x, u, row: value(problem.costs, (), (x, u, row), nothing, one), (0, 0, axes))
+    return jnp.sum(stages(x[:-1], u, row)) + value(problem.end_costs, (), (x[-1], end), nothing, one)
