@@ -1,5 +1,6 @@
 """Trajectories, controllers and designs by gradient."""
 
+from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
 from dynax.optimize.lqr import Policy as Policy
@@ -8,6 +9,7 @@ from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
 from dynax.optimize.plant import FunctionPlant as FunctionPlant
 from dynax.optimize.plant import ModelPlant as ModelPlant
 from dynax.optimize.plant import plant as plant
+from dynax.optimize.polish import polish as polish
 from dynax.optimize.problem import Multipliers as Multipliers
 from dynax.optimize.problem import Problem as Problem
 from dynax.optimize.problem import Term as Term
