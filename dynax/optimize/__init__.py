@@ -5,6 +5,10 @@ from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
 from dynax.optimize.lqr import Policy as Policy
 from dynax.optimize.lqr import solve_lqr as solve_lqr
+from dynax.optimize.mpc import Plan as Plan
+from dynax.optimize.mpc import command as command
+from dynax.optimize.mpc import replan as replan
+from dynax.optimize.mpc import start as start
 from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
 from dynax.optimize.plant import FunctionPlant as FunctionPlant
 from dynax.optimize.plant import ModelPlant as ModelPlant
