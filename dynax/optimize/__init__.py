@@ -25,5 +25,12 @@ from dynax.optimize.problem import residual as residual
 from dynax.optimize.result import History as History
 from dynax.optimize.result import Result as Result
 from dynax.optimize.result import Status as Status
+from dynax.optimize.sampling import Sampled as Sampled
+from dynax.optimize.sampling import Starts as Starts
+from dynax.optimize.sampling import cross_entropy as cross_entropy
+from dynax.optimize.sampling import multi_start as multi_start
+from dynax.optimize.sampling import path_integral as path_integral
+from dynax.optimize.sampling import predictive_sampling as predictive_sampling
+from dynax.optimize.sampling import random_controls as random_controls
 from dynax.optimize.shooting import rollout as rollout
 from dynax.optimize.shooting import solve as solve
