@@ -1,13 +1,19 @@
 """Trajectories, controllers and designs by gradient."""
 
+from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
 from dynax.optimize.lqr import Policy as Policy
 from dynax.optimize.lqr import solve_lqr as solve_lqr
+from dynax.optimize.mpc import Plan as Plan
+from dynax.optimize.mpc import command as command
+from dynax.optimize.mpc import replan as replan
+from dynax.optimize.mpc import start as start
 from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
 from dynax.optimize.plant import FunctionPlant as FunctionPlant
 from dynax.optimize.plant import ModelPlant as ModelPlant
 from dynax.optimize.plant import plant as plant
+from dynax.optimize.polish import polish as polish
 from dynax.optimize.problem import Multipliers as Multipliers
 from dynax.optimize.problem import Problem as Problem
 from dynax.optimize.problem import Term as Term
@@ -19,5 +25,12 @@ from dynax.optimize.problem import residual as residual
 from dynax.optimize.result import History as History
 from dynax.optimize.result import Result as Result
 from dynax.optimize.result import Status as Status
+from dynax.optimize.sampling import Sampled as Sampled
+from dynax.optimize.sampling import Starts as Starts
+from dynax.optimize.sampling import cross_entropy as cross_entropy
+from dynax.optimize.sampling import multi_start as multi_start
+from dynax.optimize.sampling import path_integral as path_integral
+from dynax.optimize.sampling import predictive_sampling as predictive_sampling
+from dynax.optimize.sampling import random_controls as random_controls
 from dynax.optimize.shooting import rollout as rollout
 from dynax.optimize.shooting import solve as solve

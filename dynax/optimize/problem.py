@@ -240,3 +240,23 @@ def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> 
     if terms:
         add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
     return slope, curvature
+
+
+def total_cost(problem: Problem, x: jax.Array, u: jax.Array) -> jax.Array:
+    """Costs of a trajectory, without what penalises constraints."""
+    row, end, axes = problem.known_rows(end=False), problem.known_rows(end=True), problem.known_axes
+    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
+    stages = jax.vmap(lambda x, u, row: value(problem.costs, (), (x, u, row), nothing, one), (0, 0, axes))
+    return jnp.sum(stages(x[:-1], u, row)) + value(problem.end_costs, (), (x[-1], end), nothing, one)
+
+
+def penalised(problem: Problem, x: jax.Array, u: jax.Array, weight: jax.Array) -> jax.Array:
+    """Costs, and half the square of what violates constraints by `weight`."""
+    row, end, axes = problem.known_rows(end=False), problem.known_rows(end=True), problem.known_axes
+
+    def knot(terms: tuple[Term, ...], constraints: tuple[Term, ...], args: tuple) -> jax.Array:
+        nothing = jnp.zeros(len(one_sided(constraints, args)), x.dtype)
+        return value(terms, constraints, args, nothing, weight)
+
+    stages = jax.vmap(lambda *args: knot(problem.costs, problem.constraints, args), (0, 0, axes))
+    return jnp.sum(stages(x[:-1], u, row)) + knot(problem.end_costs, problem.end_constraints, (x[-1], end))

@@ -59,6 +59,8 @@ class Result:
     """Without what penalises constraints."""
     gap: jax.Array
     violation: jax.Array
+    residual: jax.Array
+    """The largest slope of the Lagrangian that is left, as a part of the largest costate or slope of a control."""
     iterations: jax.Array
     status: jax.Array
     """A `Status`."""

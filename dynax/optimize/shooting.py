@@ -17,6 +17,7 @@ help (Howell, Jackson & Manchester 2019, "ALTRO").
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,8 +29,9 @@ from dynax.compile.batching import trailing
 from dynax.linear.each import each
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
+from dynax.optimize.implicit import Point, along, no_change, point_of, rate, sides, stationarity, symbolic
 from dynax.optimize.lqr import LQ, Policy, backward, motion, sequential_policy
-from dynax.optimize.problem import Multipliers, Problem, one_sided, quadratic, stacked, value
+from dynax.optimize.problem import Multipliers, Problem, quadratic, stacked, total_cost, value
 from dynax.optimize.result import History, Result, Status
 
 RUNNING = -1
@@ -110,6 +112,11 @@ def solve(
 
     **Returns:** a `Result`; look at its `status`. Under `jax.vmap` each problem has its own, and those that have ended
     stand still. `ValueError` for shapes that do not fit.
+
+    **Derivatives**, forward and reverse, by all leaves of the problem (of `implicit`): of states, controls, cost,
+    costates and multipliers. They are NaN where the status is not `CONVERGED` or `residual` is above the fourth root of
+    rounding, and where the point is no strict minimum; those of gains, history and other measures are zero. What a
+    function of the problem takes from elsewhere than its arguments cannot be differentiated by.
     """
     N, plant, dtype = problem.knots, problem.plant, problem.x0.dtype
     u = jnp.asarray(controls, dtype)
@@ -122,23 +129,25 @@ def solve(
     small = 30 * eps if tolerance is None else tolerance
     tight = eps**0.5 if constraint_tolerance is None else constraint_tolerance
     options = Options(bool(second_order), int(max_iterations), int(step_sizes))
-    numbers = [jnp.asarray(number, dtype) for number in (penalty, small, tight)]
-    return _solve(problem, x, u, *numbers, options)
+    weight, *tolerances = (jnp.asarray(number, dtype) for number in (penalty, small, tight))
+    path, end = jax.eval_shape(_constraints, problem, x, u)
+    multipliers = Multipliers(jnp.zeros_like(path), jnp.zeros_like(end), weight)
+    return iterated(problem, x, u, multipliers, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances, options)
 
 
-@partial(jax.jit, static_argnames="options")
-def _solve(problem: Problem, x, u, penalty, small, tight, options: Options) -> Result:
+@partial(jax.custom_jvp, nondiff_argnums=(7,))
+def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small, tight, options: Options) -> Result:
+    """`solve` from all that is known of a solution."""
     N, n, dtype = problem.knots, problem.plant.ndx, x.dtype
     x = x.at[0].set(problem.x0)
     u = u if problem.limits is None else jnp.clip(u, *problem.limits)
-    path, end = _constraints(problem, x, u)
     zero, none = jnp.zeros((), dtype), jnp.full(options.max_iterations, jnp.nan, dtype)
     start = State(
         x=x,
         u=u,
         gains=jnp.zeros((N, problem.plant.nu, n), dtype),
-        costates=jnp.zeros((N + 1, n), dtype),
-        multipliers=Multipliers(jnp.zeros_like(path), jnp.zeros_like(end), penalty),
+        costates=costates,
+        multipliers=multipliers,
         regularisation=zero,
         merit=zero,
         violation=jnp.asarray(jnp.inf, dtype),
@@ -154,9 +163,30 @@ def _solve(problem: Problem, x, u, penalty, small, tight, options: Options) -> R
     status = jnp.where(done.status == RUNNING, int(Status.ITERATIONS), done.status)
     last = History(*(h[jnp.maximum(done.count - 1, 0)] for h in done.history))
     return Result(
-        done.x, done.u, done.gains, done.costates, done.multipliers, _plain_cost(problem, done.x, done.u),
-        last.gap, last.violation, done.count, status, done.history,
+        done.x, done.u, done.gains, done.costates, done.multipliers, total_cost(problem, done.x, done.u),
+        last.gap, last.violation, stationarity(problem, _point(done)), done.count, status, done.history,
     )  # fmt: skip
+
+
+iterated = jax.jit(_iterated, static_argnums=7)
+
+
+@partial(_iterated.defjvp, symbolic_zeros=True)
+def _iterated_rate(options: Options, primals: tuple, tangents: tuple) -> tuple[Result, Result]:
+    """Of the solution by the problem; by guesses and tolerances it is zero."""
+    problem, change, result = primals[0], tangents[0], iterated(*primals, options)
+    still = jax.tree.map(no_change, result)
+    if all(symbolic(d) for d in jax.tree.leaves(change, is_leaf=symbolic)):
+        return result, still
+    good = (result.status == Status.CONVERGED) & (result.residual <= jnp.finfo(result.states.dtype).eps ** 0.25)
+    d = rate(problem, point_of(result), change, good)
+    zero = jnp.zeros_like(d.x)
+    _, states = jax.jvp(jax.vmap(problem.plant.integrate), (result.states, zero), (jnp.zeros_like(result.states), d.x))
+    cost = along(total_cost, (problem, result.states, result.controls), (change, states, d.u))
+    multipliers = still.multipliers._replace(path=d.path, end=d.end)
+    return result, dataclasses.replace(
+        still, states=states, controls=d.u, costates=d.costates, multipliers=multipliers, cost=cost
+    )
 
 
 def _seen(problem: Problem) -> tuple[Any, Any, Any]:
@@ -182,13 +212,6 @@ def _costs(problem: Problem, x, u, multipliers: Multipliers) -> jax.Array:
     return jnp.sum(stages) + value(problem.end_costs, problem.end_constraints, (x[-1], end), last, weight)
 
 
-def _plain_cost(problem: Problem, x, u) -> jax.Array:
-    row, end, axes = _seen(problem)
-    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
-    stages = jax.vmap(lambda x, u, row: value(problem.costs, (), (x, u, row), nothing, one), (0, 0, axes))
-    return jnp.sum(stages(x[:-1], u, row)) + value(problem.end_costs, (), (x[-1], end), nothing, one)
-
-
 def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool) -> LQ:
     plant, (row, end, axes) = problem.plant, _seen(problem)
     n, m = plant.ndx, plant.nu
@@ -198,12 +221,12 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
         def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
             return plant.integrate(x, z[:n]), u + z[n:], row
 
-        def ahead(z: jax.Array) -> jax.Array:
-            at, control, seen = move(z)
-            return plant.difference(after, plant.step(at, control, seen, dt))
+        def ahead(z: jax.Array, plant: Any = plant) -> jax.Array:
+            return plant.difference(after, plant.step(*move(z), dt))
 
         def lagrangian(z: jax.Array) -> jax.Array:
-            return value(problem.costs, problem.constraints, move(z), own, weight) + jnp.sum(costate * ahead(z))
+            bent = jnp.sum(costate * ahead(z, plant.bending))
+            return value(problem.costs, problem.constraints, move(z), own, weight) + bent
 
         zero = jnp.zeros(n + m, x.dtype)
         J, c = jax.jacfwd(lambda z: (ahead(z),) * 2, has_aux=True)(zero)
@@ -264,7 +287,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    plain = _plain_cost(problem, s.x, s.u)
+    plain = total_cost(problem, s.x, s.u)
     scale = 1.0 + jnp.abs(plain)
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
     still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
@@ -308,18 +331,15 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     )
 
 
-def _sides(problem: Problem, s: State) -> tuple[jax.Array, jax.Array]:
-    """Which constraints are inequalities."""
-    row, end, _ = _seen(problem)
-    one = row if problem.per_knot is None else (row[0], jax.tree.map(lambda x: x[0], row[1]))
-    return one_sided(problem.constraints, (s.x[0], s.u[0], one)), one_sided(problem.end_constraints, (s.x[-1], end))
+def _point(s: State) -> Point:
+    return Point(s.x, s.u, s.costates, s.multipliers.path, s.multipliers.end)
 
 
 def _violation(problem: Problem, s: State, path, end) -> jax.Array:
     """The largest; of an inequality also what it lacks to zero while its multiplier is not."""
     misses = [jnp.zeros(1, s.x.dtype)]
     own = (path, s.multipliers.path), (end, s.multipliers.end)
-    for side, (found, multiplier) in zip(_sides(problem, s), own, strict=True):
+    for side, (found, multiplier) in zip(sides(problem, _point(s)), own, strict=True):
         slack = jnp.maximum(found, -multiplier / s.multipliers.penalty)
         misses.append(jnp.ravel(jnp.abs(jnp.where(side, slack, found))))
     return jnp.max(jnp.concatenate(misses))
@@ -330,6 +350,6 @@ def _moved(problem: Problem, s: State, path, end, heavier) -> Multipliers:
     old = s.multipliers
     news = [
         jnp.where(side, jnp.maximum(was + old.penalty * found, 0.0), was + old.penalty * found)
-        for side, found, was in zip(_sides(problem, s), (path, end), old[:2], strict=True)
+        for side, found, was in zip(sides(problem, _point(s)), (path, end), old[:2], strict=True)
     ]
     return Multipliers(news[0], news[1], jnp.where(heavier, GROWTH, 1.0) * old.penalty)

@@ -32,6 +32,7 @@ def mixed() -> dx.Model:
     return builder.build()
 
 
+@pytest.mark.spec("OC-26")
 def test_the_closed_form_is_the_derivative(rng):
     """At the identity and at rest, at half a turn, and anywhere; after a step that is long enough to matter."""
     model, dt = mixed(), jnp.asarray(0.05)

@@ -1,0 +1,253 @@
+"""How a solution moves with the problem: the implicit function theorem at the conditions of optimality.
+
+    L = costs + mu'h + sum_k lambda_k+1'(step(x_k, u_k) - x_k+1)        F(z; P) = dL/dz = 0,   z = (x, u, lambda, mu)
+    F_z dz = -F_P dP
+
+`F_z` is symmetric: it is the linear-quadratic problem of `lqr`, with the curvature of the Lagrangian for its costs and
+the constraints that press for further rows; so one solution of it serves both directions of differentiation, and the
+iterations that led to `z` are not looked at (Fiacco 1983, "Introduction to sensitivity and stability analysis in
+nonlinear programming"; Amos et al. 2018, "Differentiable MPC"). What is at rest at its limit moves with it: controls at
+their bounds are known, constraints without multiplier are left out. Rows of constraints are solved by a penalty and
+refined by what that misses (the method of multipliers, Nocedal & Wright 2006, section 17.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+from jax.flatten_util import ravel_pytree
+
+from dynax.linear.matrices import product
+from dynax.optimize.lqr import LQ, solve_lqr
+from dynax.optimize.problem import Problem, one_sided, stacked
+from dynax.optimize.result import Result
+
+# How often a solution is refined: a penalty of the root of rounding gains half of all digits each time.
+REFINEMENTS = 2
+
+
+class Point(NamedTuple):
+    """What the conditions of optimality are about, or a change of it (states then by their tangents)."""
+
+    x: jax.Array
+    u: jax.Array
+    costates: jax.Array
+    path: jax.Array
+    end: jax.Array
+
+
+def point_of(result: Result) -> Point:
+    """The solution that was found."""
+    return Point(result.states, result.controls, result.costates, result.multipliers.path, result.multipliers.end)
+
+
+class System(NamedTuple):
+    """`F_z`: dynamics and curvature, rows of the constraints, and what of `u`, `mu` is free."""
+
+    lq: LQ
+    path: jax.Array
+    """Shape `(N, nc, n + m)`."""
+    end: jax.Array
+    """Shape `(ne, n)`."""
+    free: jax.Array
+    pressing: jax.Array
+    end_pressing: jax.Array
+
+
+def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
+    """The Lagrangian of a knot moved along `z`, with its dynamics and constraints."""
+    x, u, after, row, dt, costate, own = at
+    plant, n = problem.plant, problem.plant.ndx
+    args = plant.integrate(x, z[:n]), u + z[n:], row
+    found, ahead = stacked(problem.constraints, args), plant.difference(after, plant.step(*args, dt))
+    total = sum((term.value(*args) for term in problem.costs), jnp.zeros((), x.dtype))
+    return total + jnp.sum(own * found) + jnp.sum(costate * ahead), (ahead, found)
+
+
+def _last(problem: Problem, z: jax.Array, p: Point) -> tuple[jax.Array, jax.Array]:
+    args = problem.plant.integrate(p.x[-1], z), problem.known_rows(end=True)
+    found = stacked(problem.end_constraints, args)
+    total = sum((term.value(*args) for term in problem.end_costs), jnp.zeros((), z.dtype))
+    return total + jnp.sum(p.end * found), found
+
+
+def _knots(problem: Problem, p: Point) -> tuple[tuple, tuple]:
+    rows = p.x[:-1], p.u, p.x[1:], problem.known_rows(end=False), problem.dt, p.costates[1:], p.path
+    return rows, (0, 0, 0, problem.known_axes, 0, 0, 0)
+
+
+def conditions(problem: Problem, p: Point) -> Point:
+    """`F`: slopes of the Lagrangian by each part of `p`."""
+    n, dtype = problem.plant.ndx, p.x.dtype
+    rows, axes = _knots(problem, p)
+    slope = jax.grad(lambda z, at: _stage(problem, z, at), has_aux=True)
+    stages, (gaps, path) = jax.vmap(lambda at: slope(jnp.zeros(n + p.u.shape[-1], dtype), at), (axes,))(rows)
+    last, end = jax.grad(lambda z: _last(problem, z, p), has_aux=True)(jnp.zeros(n, dtype))
+    first = problem.plant.difference(p.x[0], problem.x0)[None]
+    x = jnp.concatenate([stages[:, :n], last[None]]) - p.costates
+    return Point(x, stages[:, n:], jnp.concatenate([first, gaps]), path, end)
+
+
+def held(problem: Problem, p: Point, slopes: Point) -> tuple[jax.Array, jax.Array]:
+    """Which controls press against their lower and upper limits."""
+    if problem.limits is None:
+        nothing = jnp.zeros(p.u.shape, bool)
+        return nothing, nothing
+    lower, upper = problem.limits
+    return (p.u <= lower) & (slopes.u >= 0), (p.u >= upper) & (slopes.u <= 0)
+
+
+def stationarity(problem: Problem, p: Point) -> jax.Array:
+    """The largest slope of the Lagrangian that is left, as a part of the largest costate or slope of a control."""
+    slopes = conditions(problem, p)
+    low, high = held(problem, p, slopes)
+    size = jnp.maximum(jnp.max(jnp.abs(p.costates)), jnp.max(jnp.abs(slopes.u), initial=0.0))
+    left = jnp.maximum(jnp.max(jnp.abs(slopes.x)), jnp.max(jnp.where(low | high, 0.0, jnp.abs(slopes.u)), initial=0.0))
+    return left / jnp.where(size > 0, size, 1.0)
+
+
+def sides(problem: Problem, p: Point) -> tuple[jax.Array, jax.Array]:
+    """Which constraints are inequalities, along the path and at the end."""
+    rows, end = problem.known_rows(end=False), problem.known_rows(end=True)
+    row = rows if problem.per_knot is None else (rows[0], jax.tree.map(lambda x: x[0], rows[1]))
+    return one_sided(problem.constraints, (p.x[0], p.u[0], row)), one_sided(problem.end_constraints, (p.x[-1], end))
+
+
+def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
+    """`F_z` at a point, where those controls stay that are `held`."""
+    n, m, dtype = problem.plant.ndx, p.u.shape[-1], p.x.dtype
+    rows, axes = _knots(problem, p)
+    bending = dataclasses.replace(problem, plant=problem.plant.bending)
+
+    def stage(at: tuple) -> tuple:
+        zero = jnp.zeros(n + m, dtype)
+        curvature = jax.jacfwd(jax.grad(lambda z: _stage(bending, z, at)[0]))(zero)
+        return jax.jacfwd(lambda z: _stage(problem, z, at)[1])(zero), curvature
+
+    (J, path), H = jax.vmap(stage, (axes,))(rows)
+    zero = jnp.zeros(n, dtype)
+    end = jax.jacfwd(lambda z: _last(problem, z, p)[1])(zero)
+    last = jax.jacfwd(jax.grad(lambda z: _last(problem, z, p)[0]))(zero)
+    free = 1.0 - held.astype(dtype)
+    path = path * jnp.concatenate([jnp.ones((len(free), n), dtype), free], axis=1)[:, None]
+    R = free[:, :, None] * H[:, n:, n:] * free[:, None] + (1.0 - free)[:, :, None] * jnp.eye(m, dtype=dtype)
+    Q, S, B = jnp.concatenate([H[:, :n, :n], last[None]]), H[:, :n, n:] * free[:, None], J[:, :, n:] * free[:, None]
+    nothing = jnp.zeros((len(Q), n), dtype)
+    lq = LQ(J[:, :, :n], B, nothing[1:], Q, S, R, nothing, jnp.zeros_like(free))
+    pressing = (
+        jnp.where(side & (own <= 0), 0.0, 1.0).astype(dtype)
+        for side, own in zip(sides(problem, p), (p.path, p.end), strict=True)
+    )
+    return System(lq, path, end, free, *pressing)
+
+
+def _applied(s: System, v: Point) -> Point:
+    """`F_z v`."""
+    lq, along = s.lq, lambda a, b: product(a, b[..., None])[..., 0]
+    turned = lambda a, b: along(jnp.swapaxes(a, -1, -2), b)  # noqa: E731
+    n = v.x.shape[-1]
+    both, after = jnp.concatenate([v.x[:-1], v.u], axis=-1), v.costates[1:]
+    pushed, last = turned(s.path, s.pressing * v.path), turned(s.end, s.end_pressing * v.end)
+    x = along(lq.Q, v.x) - v.costates
+    x = x.at[:-1].add(along(lq.S, v.u) + turned(lq.A, after) + pushed[:, :n]).at[-1].add(last)
+    u = turned(lq.S, v.x[:-1]) + along(lq.R, v.u) + turned(lq.B, after) + pushed[:, n:]
+    gaps = along(lq.A, v.x[:-1]) + along(lq.B, v.u) - v.x[1:]
+    path = s.pressing * along(s.path, both) - (1.0 - s.pressing) * v.path
+    end = s.end_pressing * along(s.end, v.x[-1]) - (1.0 - s.end_pressing) * v.end
+    return Point(x, u, jnp.concatenate([-v.x[:1], gaps]), path, end)
+
+
+def solved(s: System, b: Point) -> Point:
+    """`F_z^-1 b`; not finite where there is no such, since the point is no minimum or rows contradict each other."""
+    n, eps = b.x.shape[-1], float(jnp.finfo(b.x.dtype).eps)
+    rows, last = s.pressing[..., None] * s.path, s.end_pressing[:, None] * s.end
+    curvature = jnp.maximum(jnp.max(jnp.abs(s.lq.Q)), jnp.max(jnp.abs(s.lq.R)))
+    steep = jnp.maximum(jnp.max(jnp.abs(rows), initial=0.0), jnp.max(jnp.abs(last), initial=0.0))
+    weight = eps**-0.5 * curvature / jnp.where(steep > 0, steep, 1.0) ** 2
+    square = weight * product(jnp.swapaxes(rows, -1, -2), rows)
+    Q = s.lq.Q.at[:-1].add(square[:, :n, :n]).at[-1].add(weight * product(last.T, last))
+    lq = s.lq._replace(Q=Q, S=s.lq.S + square[:, :n, n:], R=s.lq.R + square[:, n:, n:])
+
+    def once(b: Point) -> Point:
+        push, end = weight * jnp.sum(rows * b.path[..., None], axis=-2), weight * jnp.sum(last * b.end[:, None], axis=0)
+        q = (-b.x).at[:-1].add(-push[:, :n]).at[-1].add(-end)
+        found = solve_lqr(lq._replace(c=-b.costates[1:], q=q, r=-b.u - push[:, n:]), -b.costates[0])
+        both = jnp.concatenate([found.x[:-1], found.u], axis=-1)
+        path = weight * (jnp.sum(rows * both[:, None], axis=-1) - s.pressing * b.path) - (1.0 - s.pressing) * b.path
+        end = weight * (jnp.sum(last * found.x[-1], axis=-1) - s.end_pressing * b.end) - (1.0 - s.end_pressing) * b.end
+        return Point(found.x, found.u, found.multipliers, path, end)
+
+    def missed(v: Point) -> Point:
+        return jax.tree.map(jnp.subtract, b, _applied(s, v))
+
+    found = once(b)
+    for _ in range(REFINEMENTS if b.path.size + b.end.size else 0):
+        found = jax.tree.map(jnp.add, found, once(missed(found)))
+    size, left = (jnp.max(jnp.concatenate([jnp.ravel(jnp.abs(x)) for x in t])) for t in (b, missed(found)))
+    good = left <= eps**0.25 * size
+    return jax.tree.map(lambda x: jnp.where(good, x, jnp.nan), found)
+
+
+def masked(s: System, push: Point) -> Point:
+    """Without what is at rest: controls at their limits, multipliers of constraints that do not press."""
+    one = jnp.ones((), push.x.dtype)
+    return jax.tree.map(jnp.multiply, push, Point(one, s.free, one, s.pressing, s.end_pressing))
+
+
+def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> Point:
+    """The change of the solution `p` with that of the problem, which may have symbols for zero; NaN unless `good`."""
+    low, high = held(problem, p, conditions(problem, p))
+    system = system_of(problem, p, low | high)
+
+    def moved(new: Problem) -> tuple[Point, jax.Array]:
+        u = p.u
+        if new.limits is not None:
+            u = jnp.where(low, new.limits[0], jnp.where(high, new.limits[1], u))
+        return conditions(new, p._replace(u=u)), u
+
+    push, bounds = along(moved, (problem,), (change,))
+    right = jax.tree.map(jnp.negative, masked(system, push))
+    # One array: the transpose refuses a right side of which a part is known.
+    rows, unpacked = ravel_pytree(right)
+    found = unpacked(
+        lax.custom_linear_solve(
+            lambda v: ravel_pytree(_applied(system, unpacked(v)))[0],
+            rows,
+            lambda _, b: ravel_pytree(solved(system, unpacked(b)))[0],
+            symmetric=True,
+        )
+    )
+    # A product, since the transpose of a choice would be zero where it refuses.
+    refuse = jnp.where(good, 1.0, jnp.nan).astype(p.x.dtype)
+    return jax.tree.map(lambda x: refuse * x, found._replace(u=found.u + bounds))
+
+
+def along(function: Callable, primals: tuple, changes: tuple) -> Any:
+    """The rate of `function(*primals)` with what moves: what is known to stand still costs nothing."""
+    leaves, structure = jax.tree.flatten(primals)
+    rates = jax.tree.leaves(changes, is_leaf=symbolic)
+    moving = [k for k, x in enumerate(rates) if not symbolic(x)]
+
+    def of_moving(*values: jax.Array) -> Any:
+        now = list(leaves)
+        for k, x in zip(moving, values, strict=True):
+            now[k] = x
+        return function(*structure.unflatten(now))
+
+    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(rates[k] for k in moving))[1]
+
+
+def no_change(x: jax.Array) -> Any:
+    """The tangent zero."""
+    return jnp.zeros_like(x) if jnp.issubdtype(x.dtype, jnp.inexact) else np.zeros(x.shape, jax.dtypes.float0)
+
+
+def symbolic(x: Any) -> bool:
+    return isinstance(x, SymbolicZero)

@@ -1,0 +1,66 @@
+"""The limits of a model as constraints of a problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.linear.matrices import product
+from dynax.model import Model
+from dynax.optimize.plant import ModelPlant
+from dynax.optimize.problem import Problem, Term, inequality
+
+
+def with_limits(problem: Problem) -> Problem:
+    """The problem with the limits of its model: `position_limits` and `velocity_limits` at every knot, and
+    `effort_limits` of what joints are driven by.
+
+    Limits of efforts are those of the controls, kept exactly, where controls are joint forces, and constraints where
+    `actuation` mixes them. Constraints count in parts of the range, so that one penalty
+    fits all. Where a problem has limits of its own, the narrower ones hold. A start outside is infeasible.
+
+    `ValueError` for a plant that has no such limits, and where nothing is left between two limits of a control.
+    """
+    plant = problem.plant
+    if not (isinstance(plant, ModelPlant) and isinstance(plant.model, Model)):
+        raise ValueError("the plant of `problem` has no limits: give it `lower`, `upper` and `constraints`")
+    model, limits = plant.model, problem.limits
+    position, velocity, effort = (
+        np.asarray(x, float) for x in (model.position_limits, model.velocity_limits, model.effort_limits)
+    )
+    states = _within(np.concatenate([position, np.stack([-velocity, velocity], axis=1)]), lambda x, *_: x)
+    stages = (*problem.constraints, *states)
+    if plant.actuation is None:
+        lower, upper = (-jnp.inf, jnp.inf) if limits is None else limits
+        most = jnp.broadcast_to(jnp.asarray(effort, problem.x0.dtype), (problem.knots, plant.nu))
+        limits = jnp.maximum(lower, -most), jnp.minimum(upper, most)
+        if np.any(np.asarray(limits[0] > limits[1])):
+            raise ValueError("`lower` or `upper` of `problem` lies beyond `effort_limits` of the model")
+    else:
+        matrix = plant.actuation
+        stages += _within(np.stack([-effort, effort], axis=1), lambda x, u, *_: product(matrix.astype(u.dtype), u))
+    ends = (*problem.end_constraints, *states)
+    return dataclasses.replace(problem, constraints=stages, end_constraints=ends, limits=limits)
+
+
+def _within(limits: np.ndarray, of: Callable) -> tuple[Term, ...]:
+    """`lower <= of(...) <= upper` of what is finite."""
+    lower, upper = limits.T
+    low, high = np.flatnonzero(np.isfinite(lower)), np.flatnonzero(np.isfinite(upper))
+    if not len(low) + len(high):
+        return ()
+    both = np.isfinite(lower) & np.isfinite(upper) & (lower < upper)
+    spans = np.where(both, np.where(both, upper, 1.0) - np.where(both, lower, 0.0), 1.0)
+    index, bound = np.concatenate([low, high]), np.concatenate([lower[low], upper[high]])
+    scale = np.concatenate([-np.ones(len(low)), np.ones(len(high))]) / spans[index]
+
+    def beyond(*args: Any) -> jax.Array:
+        found = of(*args)[index]
+        return scale.astype(found.dtype) * (found - bound.astype(found.dtype))
+
+    return (inequality(beyond),)
