@@ -275,7 +275,7 @@ def _(model, q):
 @extend(factorize, FlexibleModel)
 def _(model, q):
     at, s, kin = at_rest(model, q)
-    return factorized(nodes(model, at, s, kin, plan(model.skeleton.topology, model.members, "levels", False)))
+    return factorized(nodes(model, at, s, kin, plan(model.skeleton.topology, model.members)))
 
 
 # All that is made of the factor alone is the same function.

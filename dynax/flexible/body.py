@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
+from dynax.linear.sums import summed
 
 Level = Literal["consistent", "full", "ruthless"]
 
@@ -309,12 +310,12 @@ def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
 def _over(tensor: jax.Array, x: jax.Array) -> jax.Array:
     """The sum over the first axis of a tensor, weighted by a vector; written out, since the batch is last."""
     own = tensor.ndim - x.ndim  # axes of the tensor beside the first and those of the batch
-    return jnp.sum(tensor * x.reshape(x.shape[0], *(1,) * own, *x.shape[1:]), axis=0)
+    return summed(tensor * x.reshape(x.shape[0], *(1,) * own, *x.shape[1:]), axis=0)
 
 
 def _times(matrix: jax.Array, x: jax.Array) -> jax.Array:
     """A matrix times a vector, or a matrix."""
-    return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else jnp.sum(matrix[:, :, None] * x[None], 1)
+    return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else summed(matrix[:, :, None] * x[None])
 
 
 def _cross(a: jax.Array, b: jax.Array) -> jax.Array:
