@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = commands.add_parser(
         "check", help="print the tree of a robot, or the modes of a structure, and what is odd about the file"
     )
-    check.add_argument("file", help="a URDF or MJCF; or a .npz or folder of Matrix Market files with a structure")
+    check.add_argument(
+        "file", help="a URDF, MJCF or saved model; or a .npz or folder of Matrix Market files with a structure"
+    )
     _add_root(check)
     options = parser.parse_args(arguments)
     return _demo(options) if options.command == "demo" else _check(options)
@@ -53,6 +55,7 @@ def _check(options: argparse.Namespace) -> int:
     from dynax.errors import ModelError
     from dynax.io import load
     from dynax.io.matrices import check_matrices, holds_matrices
+    from dynax.model.flexible import FlexibleModel
 
     try:
         if holds_matrices(options.file):
@@ -63,6 +66,7 @@ def _check(options: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(model)
+    model = model.tree if isinstance(model, FlexibleModel) else model
     depth = int(model.topology.depths.max(initial=0))
     limited = int(np.sum(np.isfinite(np.asarray(model.position_limits)).any(axis=1)))
     print(f"depth {depth}, {len(model.frame_names)} frames, {limited} limited coordinates")

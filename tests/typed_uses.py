@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -34,3 +36,24 @@ def of_a_tree(arm: dx.Model, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.
     run = dx.rollout(arm, q, v, tau[None], 1e-3)
     a: jax.Array = dx.forward_dynamics(arm, run.q[-1], run.v[-1], tau)
     return dx.mass_matrix(arm, q) @ a
+
+
+def of_bodies_that_bend(builder: dx.ModelBuilder, panel: dx.FlexibleBody) -> jax.Array:
+    builder.body("panel", joint=dx.Revolute((0, 0, 1)), inertia=panel)
+    model = builder.build()
+    q, v = dx.check_state(model, dx.neutral(model), jnp.zeros(model.nv))
+    assert v is not None
+    run = dx.rollout(model, q, v, jnp.zeros((10, model.nv)), 1e-3, stepper="rk4")
+    q, v = dx.step(model, run.q[-1], run.v[-1], v, 1e-3)
+    energy: jax.Array = dx.kinetic_energy(model, q, v) + dx.potential_energy(model, q)
+    assert isinstance(model, dx.FlexibleModel)
+    (body,) = model.bodies
+    stiffer = model.replace(bodies=(dataclasses.replace(body, stiffness=2.0 * body.stiffness),))
+    a: jax.Array = dx.batch(lambda m, q, v: dx.forward_dynamics(m, q, v, v))(stiffer, q[None], v[None])
+    tip: dx.Transform = dx.frame_pose(stiffer, q, "panel/tip")
+    return energy + a[0, model.v_slice("panel/modes")].sum() + tip.translation[2]
+
+
+def saved(model: dx.FlexibleModel) -> dx.Model:
+    dx.save(model, "spacecraft.json")
+    return dx.load("spacecraft.json")

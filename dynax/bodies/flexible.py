@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.flexible import FlexibleBody
+from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_translation
 from dynax.sweep import take_rows
@@ -41,8 +42,8 @@ class Modal(NamedTuple):
 
     def momentum(self, velocity: Motion, rate: jax.Array) -> tuple[Force, jax.Array]:
         """Of the frames, and of the modes."""
-        along = jax.tree.map(lambda a: jnp.sum(a, axis=1), self.coupling * rate)
-        own = jnp.sum(self.mass * rate[:, None], axis=2)
+        along = summed(self.coupling * rate)
+        own = summed(self.mass * rate[:, None], 2)
         return self.inertia @ velocity + along, own + self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
 
 
@@ -105,7 +106,7 @@ class FlexibleBodies:
         """`K eta + D etad`."""
 
         def own(body: FlexibleBody, eta: jax.Array, rate: jax.Array) -> jax.Array:
-            return jnp.sum(body.stiffness * eta[None] + body.damping * rate[None], axis=1)
+            return summed(body.stiffness * eta[None] + body.damping * rate[None])
 
         return self._each(own, eta, rate)
 
@@ -141,14 +142,19 @@ class FlexibleBodies:
         The angular ones are the exact rates of `exp(Pi_w eta)`: `Pi_w` itself is right to first order only.
         """
         angle, _, slope = self._displaced(eta)
-        angle = jax.tree.map(lambda a: a[:, None], angle)
         turning = Vec3(*(self.nodes["node_rotation"][:, k] for k in range(3)))
-        angular, linear = exp_translation(-angle, turning), Quaternion.exp(-angle).matrix() @ slope
-        return jnp.stack(jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z), axis=1)
+        return _seen(jax.tree.map(lambda a: a[:, None], angle), turning, slope)
 
     def drifts(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
         """The accelerations of nodes while the modes keep their rates, `(nodes, 6, *batch)`."""
-        return jax.jvp(lambda x: jnp.sum(self.columns(x) * self.of_owner(rate)[:, None], axis=2), (eta,), (rate,))[1]
+        own = self.of_owner(rate)
+        turning = Vec3(*(summed(self.nodes["node_rotation"][:, k] * own) for k in range(3)))
+
+        def velocities(x: jax.Array) -> jax.Array:
+            angle, _, slope = self._displaced(x)
+            return _seen(angle, turning, summed(slope * own))
+
+        return jax.jvp(velocities, (eta,), (rate,))[1]
 
     def of_owner(self, x: jax.Array) -> jax.Array:
         """Quantities of bodies at each of their nodes."""
@@ -157,15 +163,21 @@ class FlexibleBodies:
     def _displaced(self, eta: jax.Array) -> tuple[Vec3, Vec3, Vec3]:
         """`Pi_w eta`, the displacement, and its slopes by the modes, axes (node, mode)."""
         x = self.of_owner(eta)
-        drawn = jnp.sum(self.nodes["node_foreshortening"] * x[:, None, :, None], axis=2)  # (node, mode, 3)
+        drawn = summed(self.nodes["node_foreshortening"] * x[:, None, :, None], 2)  # (node, mode, 3)
         slope = jnp.swapaxes(self.nodes["node_translation"], 1, 2) + drawn
-        shift = jnp.sum((slope - 0.5 * drawn) * x[:, :, None], axis=1)
-        angle = jnp.sum(self.nodes["node_rotation"] * x[:, None], axis=2)
+        shift = summed((slope - 0.5 * drawn) * x[:, :, None])
+        angle = summed(self.nodes["node_rotation"] * x[:, None], 2)
         return (
             Vec3(*(angle[:, k] for k in range(3))),
             Vec3(*(shift[:, k] for k in range(3))),
             Vec3(*(slope[:, :, k] for k in range(3))),
         )
+
+
+def _seen(angle: Vec3, turning: Vec3, slope: Vec3) -> jax.Array:
+    """Velocities in axes that have turned by `angle`, from rates of the angle and of the place, on axis 1."""
+    angular, linear = exp_translation(-angle, turning), Quaternion.exp(-angle).matrix() @ slope
+    return jnp.stack(jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z), axis=1)
 
 
 def _broadcast(leaves, ndim: int) -> list[jax.Array]:

@@ -12,14 +12,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, Scalar, Vec3
 from dynax.tree.nodes import Shiftable
-
-
-def _summed(tree, axis: int = 1):
-    return jax.tree.map(lambda a: jnp.sum(a, axis), tree)
 
 
 def _per_freedom(tree):
@@ -36,16 +32,16 @@ class NodeGains(NamedTuple):
     """`L`, shape `(rows, r, r)`."""
 
     def along(self, x: jax.Array) -> Force:
-        return _summed(self.gain * x)
+        return summed(self.gain * x)
 
     def dual(self, a: Motion) -> jax.Array:
         return self.gain.dot(jax.tree.map(lambda x: x[:, None], a))
 
     def apply(self, x: jax.Array) -> jax.Array:
-        return jnp.sum(self.lower * x[:, None], axis=2)
+        return summed(self.lower * x[:, None], 2)
 
     def apply_transpose(self, x: jax.Array) -> jax.Array:
-        return jnp.sum(self.lower * x[:, :, None], axis=1)
+        return summed(self.lower * x[:, :, None])
 
     def solve(self, x: jax.Array) -> jax.Array:
         found: list[Scalar] = []
@@ -83,45 +79,45 @@ class Node(NamedTuple):
 
     def coupled(self, p: ArticulatedInertia) -> tuple[Force, jax.Array]:
         force = _per_freedom(p) @ self.column
-        phi = _summed(force.shift_to_parent(_per_freedom(self.offset)))
+        phi = summed(force.shift_to_parent(_per_freedom(self.offset)))
         left, right = (jax.tree.map(lambda a, k=k: jnp.expand_dims(a, k), y) for k, y in ((3, self.column), (2, force)))
-        d = jnp.sum(left.dot(right), axis=1) + self.mass
+        d = summed(left.dot(right)) + self.mass
         return phi if self.coupling is None else phi + self.coupling, d
 
     def eliminated(self, p: ArticulatedInertia, phi: Force, d: jax.Array) -> tuple[ArticulatedInertia, NodeGains]:
-        size, lower, gains = d.shape[1], [], []
-        index = np.arange(size).reshape(1, size, *(1,) * (d.ndim - 3))
+        # `D` and `Phi` in one matrix, a column of which goes with each freedom.
+        size, columns = d.shape[1], []
+        six = (phi.angular.x, phi.angular.y, phi.angular.z, phi.linear.x, phi.linear.y, phi.linear.z)
+        rest = jnp.concatenate([d, jnp.stack(jnp.broadcast_arrays(*six), axis=1)], axis=1)
         for k in range(size):
-            root = jnp.sqrt(d[:, k, k])
-            below = jnp.where(index >= k, d[:, :, k] / root[:, None], 0.0)
-            gain = jax.tree.map(lambda a, k=k, root=root: a[:, k] / root, phi)
-            p = p.downdate(gain)
-            phi = jax.tree.map(lambda a, g, below=below: a - g[:, None] * below, phi, gain)
-            d = d - below[:, :, None] * below[:, None]
-            lower.append(below)
-            gains.append(gain)
-        gain = jax.tree.map(lambda *a: jnp.stack(a, axis=1), *gains)
-        return p, NodeGains(gain, jnp.stack(lower, axis=2))
+            own = rest[:, :, 0] / jnp.sqrt(rest[:, 0, 0])[:, None]
+            rest = rest[:, 1:, 1:] - own[:, 1:, None] * own[:, None, 1 : size - k]
+            columns.append(jnp.pad(own, [(0, 0), (k, 0), *[(0, 0)] * (own.ndim - 2)]))
+        factor = jnp.stack(columns, axis=2)
+        gain = Force(*(Vec3(*(factor[:, size + first + k] for k in range(3))) for first in (0, 3)))
+        for k in range(size):
+            p = p.downdate(jax.tree.map(lambda a, k=k: a[:, k], gain))
+        return p, NodeGains(gain, factor[:, :size])
 
     def inertia(self, p: ArticulatedInertia) -> ArticulatedInertia:
-        total = _summed(p.shift_to_parent(self.offset))
+        total = summed(p.shift_to_parent(self.offset))
         return total if self.base is None else total + self.base
 
     def force(self, z: Force) -> Force:
-        return _summed(z.shift_to_parent(self.offset))
+        return summed(z.shift_to_parent(self.offset))
 
     def dual(self, z: Force) -> jax.Array:
-        return jnp.sum(self.column.dot(_per_freedom(z)), axis=1)
+        return summed(self.column.dot(_per_freedom(z)))
 
     def moved(self, a: Motion, x: jax.Array) -> Motion:
-        along = _summed(self.column * x[:, None], 2)
+        along = summed(self.column * x[:, None], 2)
         return jax.tree.map(lambda c: c[:, None], a).shift(self.offset) + along
 
     def handed(self, own: Shiftable) -> Shiftable:
         return jax.tree.map(lambda a: a[:, None] * self.port, own)
 
     def carried(self, ports: Motion) -> Motion:
-        return _summed(jax.tree.map(lambda a: a * self.port, ports))
+        return summed(jax.tree.map(lambda a: a * self.port, ports))
 
     def ports(self, like: jax.Array) -> jax.Array:
         return jnp.broadcast_to(like, (self.offset.x.shape[1], *like.shape))

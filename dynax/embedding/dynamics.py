@@ -34,6 +34,7 @@ from dynax.embedding.coefficients import (
     pick,
     reduced,
 )
+from dynax.linear.sums import summed
 from dynax.model import Model
 from dynax.spatial import Motion, Vec3
 from dynax.sweep import take_rows
@@ -92,13 +93,13 @@ def placed(model: Model, s: Setup, kin: Parts, p: NodeRows, x: jax.Array, inerti
     member, carrier = pick(places, p.body), take_rows(above, p.carrier % (model.num_bodies + 1))
     moving = column.shift(_offset(jax.tree.map(lambda a: a[:, :, None], member), joint))
     weights = pick(x, p.path)
-    columns = jax.tree.map(lambda a: jnp.sum(a[:, :, :, None] * weights, axis=2), moving)
+    columns = summed(jax.tree.map(lambda a: a[:, :, :, None] * weights, moving), 2)
     held = _static(p.body >= 0, s)
     offset = _offset(member, jax.tree.map(lambda a: a[:, None], carrier)) * held
     inertia = pick(s.layout.body_order(inertias), p.body)
     rotor = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))
     own, along = pick(x, p.freedom), pick(rotor, p.freedom)
-    reflected = jnp.sum((own * along[:, :, None])[:, :, :, None] * own[:, :, None], axis=1)
+    reflected = summed((own * along[:, :, None])[:, :, :, None] * own[:, :, None])
     unit = _static((p.velocity < 0)[:, :, None] * np.eye(p.velocity.shape[1]), s)
     nodes = Node(offset, columns, reflected + unit, _static(p.port, s))
     which = np.searchsorted(model.topology.free_roots, np.array(p.tree.bases, dtype=int))

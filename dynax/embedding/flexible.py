@@ -1,8 +1,9 @@
 """The nodes of a model with bodies that bend, and what runs over them (Jain and Rodriguez, FLEX-ABA, FLEX-CRB,
 FLEX-ID).
 
-A body that bends is a node whose freedoms are its modes and whose ports are its places, behind the hinges of its joint:
-the split form. In the full form joint and modes are one node; both eliminate the same system in another order.
+A body that bends is a node whose freedoms are those of its joint and its modes and whose ports are its places: the full
+form. In the split form the modes are a node behind the hinges of the joint; both eliminate the same system in another
+order.
 
     P_m    of the places: the rigid part of M_m(eta) at the frame, and what bodies on the other places hand over
     U_m    of the place's columns, which hold the mode shapes there
@@ -28,6 +29,7 @@ from dynax.bodies.node import Node
 from dynax.embedding.aggregation import Aggregate, node_tree
 from dynax.embedding.coefficients import NodeRows, node_rows, pick
 from dynax.embedding.dynamics import placed
+from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel, Member, places
 from dynax.sweep import take_rows
 from dynax.topology import Topology
@@ -60,10 +62,12 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def plan(topology: Topology, members: tuple[Member, ...], execution: str, full: bool) -> Plan:
+def plan(topology: Topology, members: tuple[Member, ...], execution: str = "levels", full: bool | None = None) -> Plan:
+    """In the full form, the split one, or by default the full one but for free bases, which are closed by themselves: a
+    node for hinge and modes each, padded to the modes, takes nearly twice the time of one for both."""
     made = []
     for member in members:
-        inside = full and member.held >= 0
+        inside = member.held >= 0 and (member.held not in topology.free_roots if full is None else full)
         first = member.held if inside else member.frame
         joint = (member.held,) if inside else ()
         made.append(Aggregate(topology.parents[first], (*joint, member.frame, *member.nodes), ()))
@@ -135,14 +139,14 @@ def of_skeleton(own: jax.Array, of_places: jax.Array, place: np.ndarray) -> jax.
 def expanded(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, v: jax.Array) -> jax.Array:
     """`X v`."""
     rate = bodies.of_owner(bodies.modes(v, model.places.modes_v))
-    return of_skeleton(v, jnp.sum(columns * rate[:, None], axis=2), model.places.v)
+    return of_skeleton(v, summed(columns * rate[:, None], 2), model.places.v)
 
 
 def reduced(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, force: jax.Array) -> jax.Array:
     """`X^T force`."""
     at = model.places
-    by_place = jnp.sum(columns * force[at.freedoms][:, :, None], axis=1)
-    by_body = jnp.stack([jnp.sum(by_place[bodies.owner == k], axis=0) for k in range(len(model.members))])
+    by_place = summed(columns * force[at.freedoms][:, :, None])
+    by_body = jnp.stack([summed(by_place[bodies.owner == k], 0) for k in range(len(model.members))])
     return take_rows(force, at.own_v) + on_modes(model, by_body)
 
 
@@ -269,7 +273,16 @@ def at_rest(model: FlexibleModel, q: jax.Array) -> tuple[State, Setup, Parts]:
 
 
 def forward(
-    model: FlexibleModel, q, v, tau, external, execution: str = "levels", *, full: bool = False, locked=None, a=None
+    model: FlexibleModel,
+    q,
+    v,
+    tau,
+    external,
+    execution: str = "levels",
+    *,
+    full: bool | None = None,
+    locked=None,
+    a=None,
 ) -> jax.Array:
     """Accelerations for trailing batch axes; on top of `a`, which has those of `locked` freedoms, if any."""
     p = plan(model.skeleton.topology, model.members, execution, full)

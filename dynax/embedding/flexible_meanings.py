@@ -66,6 +66,7 @@ from dynax.model.configuration import (
 )
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
+from dynax.model.validity import check_state
 from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
@@ -142,6 +143,8 @@ def _(model, q, v):
     rate = configuration_rate(model.skeleton, _joints(model, q), _rates(model, v))
     return _own(rate, _modes_as(v, at.modes_v, at.modes_q, model.nq), at.own_q)
 
+
+extend(check_state, FlexibleModel)(check_state.__wrapped__)
 
 # Kinematics: those of the skeleton.
 
@@ -272,7 +275,7 @@ def _(model, q):
 @extend(factorize, FlexibleModel)
 def _(model, q):
     at, s, kin = at_rest(model, q)
-    return factorized(nodes(model, at, s, kin, plan(model.skeleton.topology, model.members, "levels", False)))
+    return factorized(nodes(model, at, s, kin, plan(model.skeleton.topology, model.members)))
 
 
 # All that is made of the factor alone is the same function.

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
+from dynax.linear.sums import summed
 
 Level = Literal["consistent", "full", "ruthless"]
 
@@ -118,7 +119,7 @@ class FlexibleBody:
         bending = ("foreshortening", "foreshortening_moment", "node_foreshortening")
         known = "consistent" if any(given[name] is not None for name in bending) else "full"
         leaves = {}
-        for name, shape in _shapes(m, p).items():
+        for name, shape in leaf_shapes(m, p).items():
             value = np.zeros(shape) if given[name] is None else given[name]
             leaves[name] = jnp.asarray(value, None if isinstance(value, jax.Array) else float)
             if leaves[name].shape != shape:
@@ -128,7 +129,7 @@ class FlexibleBody:
                     hint=f"there are {m} modes, by `modal_mass`, and {p} nodes, by `node_names`",
                 )
         if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves.values()):
-            _refuse_impossible({name: np.asarray(leaf, np.float64) for name, leaf in leaves.items()})
+            refuse_impossible({name: np.asarray(leaf, np.float64) for name, leaf in leaves.items()})
         body = FlexibleBody(**leaves, node_names=tuple(node_names), level="full")
         return body.at_level(level or known)
 
@@ -253,8 +254,8 @@ _LEAVES = [f.name for f in fields(FlexibleBody) if f.name not in ("node_names", 
 jax.tree_util.register_dataclass(FlexibleBody, data_fields=_LEAVES, meta_fields=["node_names", "level"])
 
 
-def _shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
-    """The shape of each leaf that has no batch axes."""
+def leaf_shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each leaf that has no batch axes, for `m` modes and `p` nodes."""
     return {
         "node_position": (p, 3),
         "node_translation": (p, 3, m),
@@ -276,7 +277,8 @@ def _shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
+def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
+    """`ModelError` for leaves, in float64 and not batched, that no body has."""
     for name, leaf in leaves.items():
         if not np.all(np.isfinite(leaf)):
             raise ModelError(f"`{name}` is not finite", element="flexible body", hint="all must be numbers")
@@ -308,12 +310,12 @@ def _refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
 def _over(tensor: jax.Array, x: jax.Array) -> jax.Array:
     """The sum over the first axis of a tensor, weighted by a vector; written out, since the batch is last."""
     own = tensor.ndim - x.ndim  # axes of the tensor beside the first and those of the batch
-    return jnp.sum(tensor * x.reshape(x.shape[0], *(1,) * own, *x.shape[1:]), axis=0)
+    return summed(tensor * x.reshape(x.shape[0], *(1,) * own, *x.shape[1:]), axis=0)
 
 
 def _times(matrix: jax.Array, x: jax.Array) -> jax.Array:
     """A matrix times a vector, or a matrix."""
-    return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else jnp.sum(matrix[:, :, None] * x[None], 1)
+    return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else summed(matrix[:, :, None] * x[None])
 
 
 def _cross(a: jax.Array, b: jax.Array) -> jax.Array:

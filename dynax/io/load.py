@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import cast
 
 from dynax.errors import ModelError
 from dynax.io.mjcf import read_mjcf
@@ -38,7 +39,7 @@ def load(source: str | os.PathLike, *, root: str = "fixed", isolate: bool = Fals
     text, file = read_source(source)
     if text.lstrip()[:1] in ("{", b"{"):
         _refuse_root(root, "a saved model", "save the model that was loaded with root='free'", file)
-        return read_saved(text, file=file)
+        return cast(Model, read_saved(text, file=file))
     if _root_element(text) in (b"mujoco", b"mujocoinclude"):
         _refuse_root(root, "an MJCF", "give its root body a <freejoint/>", file)
         return _built(read_mjcf(text, file=file, isolate=isolate), file)

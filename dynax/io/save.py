@@ -11,23 +11,27 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
 
 import dynax.joints
 from dynax.errors import ModelError
+from dynax.flexible import FlexibleBody
+from dynax.flexible.body import Level, leaf_shapes
 from dynax.io._polynomial import Polynomial
+from dynax.io._saved_bodies import check_integrals, check_places, integral_shapes, integrals_of, with_weight
 from dynax.joints import AbstractJoint, Distance, JointClosure
 from dynax.model import Model
 from dynax.model.checked import model_of
 from dynax.model.closures import closing
-from dynax.model.numbers import POSES, check_numbers, number_shapes
+from dynax.model.flexible import FlexibleModel, flexible_model
+from dynax.model.numbers import POSES, check_numbers, narrowed, number_shapes
 from dynax.model.structure import Finding, Loop, Structure
 from dynax.topology import Topology
 
-FORMAT, VERSION = "dynax model", 3
+FORMAT, VERSION = "dynax model", 4
 
 _JOINTS: dict[str, type[AbstractJoint]] = {
     name: value
@@ -37,18 +41,22 @@ _JOINTS: dict[str, type[AbstractJoint]] = {
 _SPECIAL = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
-def save(model: Model, path: str | os.PathLike) -> None:
+def save(model: Model | FlexibleModel, path: str | os.PathLike) -> None:
     """Write a model to a file; `dx.load` reads it back, equal in structure and in every bit of its leaves.
 
     **Arguments:**
 
     - `model`: any model whose joints and loops are of dynax's own types. A `Driven` or `UserJoint`, a condition or a
-      cam holds a function, which a file cannot: `ModelError`; a polynomial from an MJCF it can. Leaves may have batch
-      axes in front.
+      cam holds a function, which a file cannot: `ModelError`; a polynomial from an MJCF it can. Leaves, those of bodies
+      that bend too, may have batch axes in front.
     - `path`: where to; a suffix such as `.json` is the caller's choice. A file that exists is replaced.
 
     Raises `ModelError` for what `dx.load` would refuse, such as masses that are negative or NaN.
     """
+    bending: dict[str, FlexibleBody] = {}
+    if isinstance(model, FlexibleModel):
+        bending = {member.name: body for member, body in zip(model.members, model.bodies, strict=True)}
+        model = model.skeleton
     if not isinstance(model, Model):
         raise ModelError(
             f"is a {type(model).__name__}, and files hold trees with their loops",
@@ -56,7 +64,8 @@ def save(model: Model, path: str | os.PathLike) -> None:
             hint="of an embedded model save `.tree`, and embed it again after loading",
         )
     s, leaves = model.structure, {name: np.asarray(leaf) for name, leaf in _leaves(model).items()}
-    _check_batches({name: leaf.shape for name, leaf in leaves.items()}, number_shapes(s))
+    integrals = {name: integrals_of(body) for name, body in bending.items()}
+    _check_leaves(leaves, number_shapes(s), integrals)
     check_numbers(s, {name: leaf.astype(np.float64) for name, leaf in leaves.items()}, leaves)
     for condition in s.conditions:
         raise ModelError("is a function, which a file cannot hold", element=f"condition {condition.name!r}")
@@ -73,8 +82,14 @@ def save(model: Model, path: str | os.PathLike) -> None:
         "frames": [{"name": n, "body": b} for n, b in zip(s.frame_names, s.frame_bodies, strict=True)],
         "loops": [_written_loop(loop) for loop in s.loops],
         "couplings": [_written_gear(*gear) for gear in zip(s.couplings, s.coupling_functions, strict=True)],
+        "flexible": [
+            {"name": name, "nodes": list(body.node_names), "level": body.level} for name, body in bending.items()
+        ],
         "report": [finding._asdict() for finding in s.report],
         "leaves": {name: _written_array(leaf) for name, leaf in leaves.items()},
+        "integrals": {
+            f"{body}.{name}": _written_array(leaf) for body, own in integrals.items() for name, leaf in own.items()
+        },
     }
     try:
         Path(path).write_text(_layout(document), encoding="utf-8")
@@ -82,7 +97,7 @@ def save(model: Model, path: str | os.PathLike) -> None:
         raise ModelError(f"cannot be written: {error}", file=repr(os.fspath(path))) from None
 
 
-def read_saved(text: str | bytes, *, file: str | None) -> Model:
+def read_saved(text: str | bytes, *, file: str | None) -> Model | FlexibleModel:
     """The model in a file that `dx.save` wrote.
 
     **Arguments:**
@@ -104,10 +119,10 @@ def read_saved(text: str | bytes, *, file: str | None) -> Model:
         raise ModelError(f"is not a saved model: {reason}", file=file, hint="save it again with dx.save") from None
 
 
-def _read(document: Any) -> Model:
+def _read(document: Any) -> Model | FlexibleModel:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError(f'is not a saved model: it has no "format": "{FORMAT}"')
-    for older, newer in ((1, _from_version_1), (2, _from_version_2)):
+    for older, newer in ((1, _from_version_1), (2, _from_version_2), (3, _from_version_3)):
         if document["version"] == older:
             document = newer(document)
     if document["version"] != VERSION:
@@ -129,7 +144,31 @@ def _read(document: Any) -> Model:
         coupling_functions=tuple(_read_function(c) for c in document["couplings"]),
         report=tuple(_read_finding(finding) for finding in document["report"]),
     )
-    return _with_leaves(structure, document["leaves"])
+    numbers, dtypes = _leaves_of_file(document["leaves"], number_shapes(structure))
+    if not document["flexible"]:
+        _check_leaves(numbers, number_shapes(structure), {})
+        return model_of(structure, numbers, dtypes)
+    bodies, integrals = _read_bodies(document["flexible"], document["integrals"])
+    _check_leaves(numbers, number_shapes(structure), integrals)
+    check_places(structure, bodies)
+    skeleton = model_of(structure, with_weight(structure, numbers, bodies), dtypes)
+    return flexible_model(skeleton, bodies).replace(armature=narrowed(numbers["armature"], dtypes["armature"]))
+
+
+def _read_bodies(rows: list[dict[str, Any]], written: dict[str, Any]) -> tuple[dict[str, FlexibleBody], dict]:
+    bodies, integrals = {}, {}
+    for row in rows:
+        name, level, nodes = _text(row["name"]), row["level"], tuple(map(_text, row["nodes"]))
+        if level not in get_args(Level):
+            raise ModelError(f"has the level {level!r}", element=f"flexible body {name!r}")
+        own = {leaf: written.pop(f"{name}.{leaf}") for leaf in leaf_shapes(0, 0)}
+        shapes = leaf_shapes(_whole(own["modal_mass"]["shape"][-1]), len(nodes))
+        integrals[name], dtypes = _leaves_of_file(own, shapes)
+        leaves = {leaf: jnp.asarray(narrowed(array, dtypes[leaf])) for leaf, array in integrals[name].items()}
+        bodies[name] = FlexibleBody(**leaves, node_names=nodes, level=level)
+    if written:
+        raise ModelError("is unknown", element=f"leaf {next(iter(written))!r}")
+    return bodies, integrals
 
 
 def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
@@ -151,14 +190,20 @@ def _from_version_2(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "version": 3, "leaves": {**document["leaves"], "first_moment": nothing}}
 
 
-def _with_leaves(structure: Structure, written: dict[str, Any]) -> Model:
-    shapes = number_shapes(structure)
+def _from_version_3(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 knew rigid bodies alone."""
+    return {**document, "version": 4, "flexible": [], "integrals": {}}
+
+
+def _leaves_of_file(
+    written: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The numbers in float64, and their types in the file."""
     unknown = sorted(set(written) - set(shapes))
     if unknown:
         raise ModelError("is unknown", element=f"leaf {unknown[0]!r}")
     numbers = {name: _read_array(written[name], shape, f"leaf {name!r}") for name, shape in shapes.items()}
-    _check_batches({name: number.shape for name, number in numbers.items()}, shapes)
-    return model_of(structure, numbers, {name: jnp.dtype(written[name]["dtype"]) for name in shapes})
+    return numbers, {name: jnp.dtype(written[name]["dtype"]) for name in shapes}
 
 
 # Leaves.
@@ -183,8 +228,14 @@ def _batch(shape: tuple[int, ...], own: tuple[int, ...], label: str) -> tuple[in
     return shape[: len(shape) - len(own)]
 
 
-def _check_batches(given: dict[str, tuple[int, ...]], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Leaves have their own shape, and those that are batched all the same axes before it."""
+def _check_leaves(
+    leaves: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]], integrals: dict[str, dict[str, np.ndarray]]
+) -> None:
+    """Leaves, those of bodies that bend too, have their own shape, and the batched ones the same axes before it."""
+    given = {name: leaf.shape for name, leaf in leaves.items()}
+    for body, own in integrals.items():
+        given |= {f"{body}.{name}": leaf.shape for name, leaf in own.items()}
+        shapes = shapes | {f"{body}.{name}": shape for name, shape in integral_shapes(own).items()}
     batches: dict[tuple[int, ...], str] = {}
     for name, shape in given.items():
         if batch := _batch(shape, shapes[name], f"leaf {name!r}"):
@@ -192,6 +243,8 @@ def _check_batches(given: dict[str, tuple[int, ...]], shapes: dict[str, tuple[in
     if len(batches) > 1:
         (one, first), (two, second) = list(batches.items())[:2]
         raise ModelError(f"has the batch axes {two}, and leaf {first!r} has {one}", element=f"leaf {second!r}")
+    for body, own in integrals.items():
+        check_integrals(body, own)
 
 
 def _written_array(leaf: Any) -> dict[str, Any]:

@@ -199,7 +199,8 @@ class ModelBuilder(ClosureBuilder):
     def build(self) -> Model:
         """The model. Welded bodies are merged into what carries them and stay addressable as frames.
 
-        With bodies that bend it is a `FlexibleModel`, which functions take in the place of a `Model`.
+        With bodies that bend it is a `FlexibleModel`, which functions take in the place of a `Model`; to a checker of
+        types it is one after `assert isinstance(model, dx.FlexibleModel)`.
         """
         if self.flexible and (self.loops or self.gears or self.conditions):
             raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from jax.core import Tracer
 from dynax.model.structure import Structure
 
 
-def draw(s: Structure, mass: Any) -> str:
-    """The tree of bodies, one line each, with the joint that carries it and the mass where it is known."""
-    topology = s.topology
-    head = f"Model {s.name!r}: {topology.num_bodies} bodies, nq={topology.nq}, nv={topology.nv}"
+def draw(s: Structure, mass: Any, *, head: str | None = None, kinds: Mapping[int, str] | None = None) -> str:
+    """The tree of bodies, one line each, with the joint that carries it and the mass where it is known; `kinds` says
+    of some bodies what they are instead of their joint."""
+    topology, kinds = s.topology, kinds or {}
+    head = head or f"Model {s.name!r}: {topology.num_bodies} bodies, nq={topology.nq}, nv={topology.nv}"
     known = not isinstance(mass, Tracer) and getattr(mass, "ndim", 0) == 1
     if known:
         head += f", {float(np.sum(np.asarray(mass))):.4g} kg"
@@ -25,8 +27,8 @@ def draw(s: Structure, mass: Any) -> str:
     stack = [(body, "", body == topology.roots[-1]) for body in reversed(topology.roots)]
     while stack:
         body, indent, last = stack.pop()
-        weight = f", {float(mass[body]):.4g} kg" if known else ""
-        joint = f"{s.joint_names[body]}: {topology.joints[body]!r}"
+        weight = f", {float(mass[body]):.4g} kg" if known and (body not in kinds or mass[body]) else ""
+        joint = kinds.get(body, f"{s.joint_names[body]}: {topology.joints[body]!r}")
         lines.append(
             f"{indent}{'└─' if last else '├─'} {s.body_names[body]} ({joint}{weight}){_frames(frames.get(body))}"
         )

@@ -24,6 +24,7 @@ body of no modes is a rigid one, and a model without modes a plain `Model`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.flexible import FlexibleBody
+from dynax.model.drawing import draw
 from dynax.model.model import Model
 from dynax.model.structure import Finding, close_names
 from dynax.spatial import Transform
@@ -167,8 +169,9 @@ class FlexibleModel:
     @property
     def mass(self) -> jax.Array:
         """[kg], shape `(num_bodies,)`; that of a body that bends stands at its frame."""
-        frames = np.array([member.frame for member in self.members])
-        return self.skeleton.mass.at[frames].add(jnp.stack([body.mass for body in self.bodies]))
+        rigid, *bending = jnp.broadcast_arrays(self.skeleton.mass[..., 0], *(body.mass for body in self.bodies))
+        whole = jnp.broadcast_to(self.skeleton.mass, (*rigid.shape, self.num_bodies))
+        return whole.at[..., np.array([member.frame for member in self.members])].set(jnp.stack(bending, axis=-1))
 
     @property
     def armature(self) -> jax.Array:
@@ -213,18 +216,32 @@ class FlexibleModel:
         return self.bodies[names.index(name)]
 
     def replace(self, *, bodies: tuple[FlexibleBody, ...] | None = None, **leaves: Any) -> FlexibleModel:
-        """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here."""
+        """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here.
+
+        What bodies that bend weigh is in `bodies`: `mass`, `com` and `inertia` are those of the rigid ones, and their
+        rows of the others count for nothing.
+        """
         bodies = self.bodies if bodies is None else tuple(bodies)
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
             raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
-        return dataclasses.replace(self, skeleton=self.skeleton.replace(**leaves), bodies=bodies)
+        skeleton = _weightless(self.skeleton.replace(**leaves), [m.frame for m in self.members], leaves)
+        return dataclasses.replace(self, skeleton=skeleton, bodies=bodies)
 
     def at_time(self, time: Any) -> FlexibleModel:
         return dataclasses.replace(self, skeleton=self.skeleton.at_time(time))
 
+    def __getattr__(self, name: str) -> Any:
+        """Only what is not there is asked for here: functions of rigid trees alone ask for `topology` and the like."""
+        raise AttributeError(
+            f"a FlexibleModel has no {name!r}: what asks for it is for trees of rigid bodies, or for `.skeleton`"
+        )
+
     def __repr__(self) -> str:
-        listed = ", ".join(f"{member.name!r} with {member.modes} modes" for member in self.members)
-        return f"FlexibleModel({self.name!r}, nv={self.nv}, {listed})"
+        bending = zip(self.members, self.bodies, strict=True)
+        kinds = {m.frame: f"{m.name}/modes: {m.modes} modes, {body.level}" for m, body in bending}
+        kinds |= {node: "node" for member in self.members for node in member.nodes}
+        sizes = f"{self.num_bodies} bodies and nodes, {len(self.bodies)} that bend, nq={self.nq}, nv={self.nv}"
+        return draw(self.skeleton.structure, self.mass, head=f"FlexibleModel {self.name!r}: {sizes}", kinds=kinds)
 
 
 jax.tree_util.register_dataclass(FlexibleModel, ["skeleton", "bodies"], ["members"])
@@ -241,6 +258,19 @@ def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> Flexible
     )
     nodes = [node for member in members for node in member.nodes]
     modal = np.isin(topology.body_of_velocity, frames + nodes)
-    rigid = {leaf: getattr(skeleton, leaf).at[np.array(frames)].set(0.0) for leaf in ("mass", "com", "inertia")}
-    skeleton = skeleton.replace(armature=jnp.where(modal, 0.0, skeleton.armature), **rigid)
-    return FlexibleModel(skeleton, tuple(bodies.values()), members)
+    skeleton = skeleton.replace(armature=jnp.where(modal, 0.0, skeleton.armature))
+    return FlexibleModel(_weightless(skeleton, frames, _WEIGHT), tuple(bodies.values()), members)
+
+
+# The rows of these leaves have so many axes.
+_WEIGHT = {"mass": 0, "com": 1, "first_moment": 1, "inertia": 1}
+
+
+def _weightless(skeleton: Model, frames: list[int], leaves: Iterable[str]) -> Model:
+    """With zeros at the frames of bodies that bend, in those of `leaves` that say what bodies weigh."""
+    rigid = {}
+    for name in _WEIGHT.keys() & leaves:
+        leaf = getattr(skeleton, name)
+        if hasattr(leaf, "at"):  # not the axes of a `vmap`
+            rigid[name] = leaf.at[(..., np.array(frames), *[slice(None)] * _WEIGHT[name])].set(0.0)
+    return skeleton.replace(**rigid)

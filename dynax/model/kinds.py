@@ -39,7 +39,9 @@ def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable
 
     @singledispatch
     def meaning(model: Any, *args: Any, **options: Any) -> Any:
-        raise TypeError(f"dx.{call.__name__} takes a Model, not {type(model).__name__}: {model!r}")
+        raise TypeError(
+            f"dx.{call.__name__} takes a Model, not {type(model).__name__}: {getattr(model, 'name', model)!r}"
+        )
 
     @wraps(function)
     def call(model: Any, *args: Any, **options: Any) -> Any:

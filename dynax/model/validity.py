@@ -30,9 +30,10 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
     when the program runs (`equinox.filter_jit` shows them alone); use what is returned, or the check is dropped.
     """
     q, v = as_state(model, q=q, v=v)
-    topology, names = model.topology, model.joint_names
+    names = model.joint_names
     nearest = normalize(model, q)
-    at_q, at_v = (np.repeat(np.arange(len(names)), np.diff(start)) for start in (topology.q_start, topology.v_start))
+    slices = [model.q_slice(name) for name in names], [model.v_slice(name) for name in names]
+    at_q, at_v = (np.repeat(np.arange(len(names)), [s.stop - s.start for s in own]) for own in slices)
     faults = [
         (at_q, ~jnp.isfinite(q), "`q` of joint {!r} is not finite"),
         (

@@ -15,11 +15,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dynax.compile.tiles import LANES, by_tiles, even_width, tile_width
 from dynax.embedding.model import EmbeddedModel
+from dynax.flexible.body import leaf_shapes
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.model.numbers import number_shapes
 
-_MODELS = Model | EmbeddedModel
+_MODELS = Model | EmbeddedModel | FlexibleModel
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -31,7 +32,7 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 
     **Arguments:**
 
-    - `fn`: a function of arrays (and pytrees of them). Of a `Model` among the arguments those leaves are batched that
+    - `fn`: a function of arrays (and pytrees of them). Of a model among the arguments those leaves are batched that
       have a leading batch axis; all others are shared by the samples.
     - `tile`: samples at a time, on each device; default from the size of the model on a CPU, the whole batch elsewhere.
     - `sharding`: how the batch axis lies on the devices, if on several; each then computes its own samples, and none
@@ -79,22 +80,23 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 def batch_axes(argument: Any) -> Any:
     """The axes of a batch in an argument, as `in_axes` of `jax.vmap`: a tree of it, 0 for what is batched."""
     if isinstance(argument, FlexibleModel):
-        raise ValueError(
-            f"batch: model {argument.name!r} has bodies that bend, and cannot be an argument yet; close over it, and "
-            "`replace` inside `fn` the leaves that differ"
-        )
-    if isinstance(argument, EmbeddedModel):
-        model = argument.tree
+        axes = _own_axes(argument.skeleton, number_shapes(argument.skeleton.structure))
+        for member, body in zip(argument.members, argument.bodies, strict=True):
+            axes += _own_axes(body, leaf_shapes(member.modes, len(body.node_names)))
+    elif isinstance(argument, EmbeddedModel):
+        axes = _own_axes(argument.tree, number_shapes(argument.tree.structure))
     elif isinstance(argument, Model):
-        model = argument
+        axes = _own_axes(argument, number_shapes(argument.structure))
     else:
         return jax.tree.map(lambda _: 0, argument)
-    shapes = number_shapes(model.structure)
-    paths, structure = jax.tree_util.tree_flatten_with_path(model)
-    names = [".".join(key.name for key in path) for path, _ in paths]
-    axes = [0 if jnp.ndim(leaf) > len(shapes[name]) else None for name, (_, leaf) in zip(names, paths, strict=True)]
-    found = structure.unflatten(axes)
-    return found if model is argument else jax.tree.unflatten(jax.tree.structure(argument), axes)
+    return jax.tree.unflatten(jax.tree.structure(argument), axes)
+
+
+def _own_axes(model: Any, shapes: dict[str, tuple[int, ...]]) -> list[int | None]:
+    """Of each leaf, 0 where it has more axes than `shapes` says."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(model)
+    named = [(".".join(key.name for key in path), leaf) for path, leaf in paths]
+    return [0 if jnp.ndim(leaf) > len(shapes[name]) else None for name, leaf in named]
 
 
 def _length(moving: Sequence[Any]) -> int:

@@ -29,7 +29,8 @@ from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
-Either = TypeVar("Either", bound=Model | EmbeddedModel)
+AnyTree = Model | EmbeddedModel | FlexibleModel
+Either = TypeVar("Either", bound=AnyTree)
 
 
 class AbstractStepper(abc.ABC):
@@ -68,7 +69,7 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
         )
 
 
-def refuse_open(model: Model | EmbeddedModel, q: jax.Array) -> None:
+def refuse_open(model: AnyTree, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
     own = model.tree if isinstance(model, EmbeddedModel) else model
     if not isinstance(own, Model) or not own.constrained:

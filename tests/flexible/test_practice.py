@@ -1,0 +1,142 @@
+"""Bodies that bend in daily use: files, batches of models, drawings, and float32."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import partial
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flexible.systems import arm, nodal_data, random_state
+
+import dynax as dx
+
+
+def same(one, other) -> None:
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def varied(model: dx.FlexibleModel, scale) -> dx.FlexibleModel:
+    """Models that differ in the stiffness and the mass of the first body, and in the mass of a rigid one."""
+    first, *others = model.bodies
+    first = dataclasses.replace(first, stiffness=scale[:, None, None] * first.stiffness, mass=scale * first.mass)
+    return model.replace(bodies=(first, *others), mass=scale[:, None] * model.mass)
+
+
+def test_files_give_back_every_bit(tmp_path, rng):
+    """A welded body that bends, one on a joint, a rigid one between; both precisions, and leaves of a batch."""
+    model = arm(nodal_data(rng, 3), nodal_data(rng, 2))
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), model)
+    for k, own in enumerate((model, single, varied(model, np.array([1.0, 1.5])))):
+        dx.save(own, tmp_path / f"{k}.json")
+        same(own, dx.load(tmp_path / f"{k}.json"))
+    assert dx.load(tmp_path / "0.json").report == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d["integrals"]["panel.stiffness"]["values"].__setitem__(1, 9.0), "'panel'.*not symmetric"),
+        (lambda d: d["integrals"]["panel.mass"]["values"].__setitem__(0, "nan"), "'panel': `mass` is not finite"),
+        (lambda d: d["integrals"]["boom.inertia"].update(shape=[9]), r"has shape \(9,\), expected \(3, 3\)"),
+        (lambda d: d["integrals"].pop("boom.damping"), "'boom.damping' is missing"),
+        (lambda d: d["integrals"].update({"boom.glue": 3}), "'boom.glue': is unknown"),
+        (lambda d: d["flexible"][0].update(level="soft"), "'panel': has the level 'soft'"),
+        (lambda d: d["flexible"][0].update(nodes=["root", "tip", "side"]), "'panel': its places"),
+        (lambda d: d["flexible"][1].update(name="hub"), "'hub.* is missing"),
+    ],
+)
+def test_files_that_hold_no_such_body(change, words, tmp_path, rng):
+    dx.save(arm(nodal_data(rng, 3), nodal_data(rng, 2)), tmp_path / "arm.json")
+    document = json.loads((tmp_path / "arm.json").read_text())
+    change(document)
+    with pytest.raises(dx.ModelError, match=words):
+        dx.load(json.dumps(document))
+
+
+def test_batches_of_models(rng):
+    """As an argument of `dx.batch`, as one that a rigid model is: leaves with a batch axis vary, others are shared."""
+    model = arm(nodal_data(rng, 3), nodal_data(rng, 2))
+    q, v, tau, _ = random_state(model, rng)
+    scale = np.linspace(0.5, 2.0, 3)
+    found = jax.jit(dx.batch(lambda m, v: dx.forward_dynamics(m, q, v, tau), tile=2))(
+        varied(model, scale), jnp.stack([v, 2 * v, 3 * v])
+    )
+    one = jax.jit(dx.forward_dynamics)
+    for k in range(3):
+        own = jax.tree.map(lambda a, b, k=k: a[k] if a.ndim > b.ndim else a, varied(model, scale), model)
+        np.testing.assert_allclose(found[k], one(own, q, (k + 1.0) * v, tau), rtol=1e-11, atol=1e-11)
+
+
+def test_what_is_said_of_a_model(rng):
+    model = arm(nodal_data(rng, 3), nodal_data(rng, 2))
+    drawn = str(model)
+    assert "FlexibleModel 'model': 9 bodies and nodes, 2 that bend, nq=9, nv=9" in drawn
+    assert "panel (panel/modes: 3 modes, full, " in drawn
+    assert "panel/tip (node)" in drawn
+    assert "camera (camera_joint: Prismatic, 1.3 kg)" in drawn
+    # Of masses that are set, those of rigid bodies: what bodies that bend weigh is theirs.
+    frames, heavier = [m.frame for m in model.members], model.replace(mass=2.0 * model.mass)
+    rigid = np.delete(np.arange(model.num_bodies), frames)
+    np.testing.assert_array_equal(heavier.mass[np.array(frames)], model.mass[np.array(frames)])
+    np.testing.assert_array_equal(heavier.mass[rigid], 2.0 * model.mass[rigid])
+    q, v, *_ = random_state(model, rng)
+    dx.check_state(model, q, v)
+    with pytest.raises(ValueError, match="'panel/modes' is not finite"):
+        dx.check_state(model, q.at[model.q_slice("panel/modes")].set(np.nan), v)
+    with pytest.raises(AttributeError, match="for trees of rigid bodies"):
+        dx.inertial_parameters(model)
+    with pytest.raises(TypeError, match=r"coriolis_matrix takes a Model, not FlexibleModel: 'model'"):
+        dx.coriolis_matrix(model, q, v)
+
+
+def bus_with_panels() -> dx.FlexibleModel:
+    section = dx.BeamSection.tube(0.03, 0.002, E=70e9, density=2700.0)
+    panel = dx.flexible_beam(section, 4.0, modes=3, held={"base": "123456"})
+    builder = dx.ModelBuilder(gravity=(0, 0, 0))
+    builder.body("bus", joint=dx.Free(), inertia=dx.SpatialInertia(200.0, (0, 0, 0), (30.0, 30.0, 30.0)))
+    for side, name in ((1.0, "left"), (-1.0, "right")):
+        turned = dx.Transform(np.diag([side, side, 1.0]), np.array([side, 0.0, 0.0]))
+        builder.body(name, parent="bus", joint=dx.Revolute((1, 0, 0)), placement=turned, inertia=panel)
+    return cast(dx.FlexibleModel, builder.build())
+
+
+# About twice what was measured over 20 states: the largest error over the largest entry.
+BUDGETS = {"inverse dynamics": 1e-6, "forward dynamics": 1e-4, "mass matrix": 6e-7, "rollout": 2e-4}
+
+
+def test_float32_is_within_its_budgets(rng):
+    """A bus with two panels, near its neutral configuration: modes of some millimetres."""
+    model = bus_with_panels()
+    spread = np.where(np.arange(model.nv) < 6, 1.0, 0.05)
+    dv, v, a, tau = (spread * rng.normal(size=(4, 20, model.nv))).astype(np.float32)
+    start = np.asarray(jax.vmap(partial(dx.integrate, model, dx.neutral(model)))(dv), np.float32)
+
+    @partial(jax.vmap, in_axes=(None, 0, 0, 0, 0))
+    def found(model, q, v, a, tau):
+        return {
+            "inverse dynamics": dx.inverse_dynamics(model, q, v, a),
+            "forward dynamics": dx.forward_dynamics(model, q, v, tau),
+            "mass matrix": dx.mass_matrix(model, q),
+            "rollout": dx.rollout(model, q, v, jnp.tile(tau, (50, 1)), 1e-3).v[-1],
+        }
+
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), model)
+    ours = jax.jit(found)(single, start, v, a, tau)
+    exact = [x.astype(np.float64) for x in (start, v, a, tau)]
+    exact[0] = np.asarray(jax.vmap(partial(dx.normalize, model))(exact[0]))
+    reference = jax.jit(found)(model, *exact)
+    errors = {}
+    for name in BUDGETS:
+        assert ours[name].dtype == jnp.float32
+        axes = tuple(range(1, reference[name].ndim))
+        worst = np.abs(ours[name] - reference[name]).max(axes) / np.abs(reference[name]).max(axes)
+        errors[name] = float(worst.max())
+    assert all(errors[name] <= BUDGETS[name] for name in BUDGETS), errors
