@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.algorithms.rnea import inverse_dynamics
-from dynax.constraints.independent import independent
+from dynax.constraints.independent import independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.linear.pseudo_inverse import known_inverse, pseudo_inverse
 from dynax.model import Model
@@ -64,7 +64,7 @@ class ActuatedForces(NamedTuple):
 def _actuated(model: Model, q, v, a, external, driven: jax.Array, tolerance) -> ActuatedForces:
     needed = inverse_dynamics(model, q, v, a, external)
     rows = rows_at(model, q)
-    decided = independent(model.structure, rows, tolerance)
+    decided = independent(separable(model), rows, tolerance)
     inverse = known_inverse(rows.matrix, decided.inverse)
     projector = jnp.eye(model.nv, dtype=q.dtype) - inverse @ rows.matrix
     own = jnp.where(driven, projector, 0.0)

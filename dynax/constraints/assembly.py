@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from dynax.constraints.independent import correction, independent
+from dynax.constraints.independent import correction, independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.linear.solve import solve
 from dynax.model import Model
@@ -65,7 +65,7 @@ def assemble(
     found = _assemble(model, guess, _Held(tuple(held.tolist())), iterations)
     rows = rows_at(model, found)
     limit = None if tolerance is None else jnp.asarray(tolerance, found.dtype)
-    decided = independent(model.structure, rows._replace(matrix=jnp.where(held, 0.0, rows.matrix)), limit)
+    decided = independent(separable(model), rows._replace(matrix=jnp.where(held, 0.0, rows.matrix)), limit)
     return Assembly(found, jnp.max(jnp.abs(rows.residual), initial=0.0), decided.rank, decided.gap)
 
 
@@ -110,6 +110,6 @@ def _closed_rate(held: _Held, iterations: int, primals, tangents):
     wanted = tangent_rows(model, guess, dguess)
     moved = jax.jvp(lambda m: rows_at(m, q).residual, (model,), (dmodel,))[1]
     free = jnp.where(fixed, 0.0, k)
-    known = independent(model.structure, rows._replace(matrix=free)).inverse
+    known = independent(separable(model), rows._replace(matrix=free)).inverse
     change = wanted - correction(free, known, k @ wanted + moved)
     return q, rate_rows(model, q, change)

@@ -22,9 +22,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.factor import factorize, solve
+from dynax.algorithms.factor import Factor, factor_at, factorize, solve
 from dynax.algorithms.rnea import project, transmitted
-from dynax.constraints.independent import Independent, correction, independent
+from dynax.constraints.independent import Independent, correction, independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import Rows, constraint_rows
 from dynax.constraints.saddle import apply, apply_transpose, moved, saddle_point, solver
@@ -35,11 +35,11 @@ from dynax.linear.solve import solve as solve_linear
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows
-from dynax.model.kinds import for_models
+from dynax.model.kinds import AnyModel, for_models
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
-from dynax.tree.setup import Setup, setup
+from dynax.tree.setup import setup
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -79,9 +79,14 @@ def _kkt(model: Model, q: jax.Array, force: jax.Array, c: Independent, wanted: j
     return jnp.concatenate([both[: model.nv], -c.solved.T @ (both[model.nv :] * c.kept)])
 
 
+def _parents(model: AnyModel) -> list[int]:
+    """Of each freedom the one that carries it; in a row where modes are among them."""
+    return model.topology.expanded_parents.tolist() if isinstance(model, Model) else list(range(-1, model.nv - 1))
+
+
 def _multipliers(model: Model, q: jax.Array, force: jax.Array, c: Independent, wanted: jax.Array) -> jax.Array:
     """Method 2: multipliers first, with the sparse factor `M = L^T L` (eqs. 8.37 to 8.41)."""
-    factor = factor_ltl(mass_matrix(model, q), model.topology.expanded_parents.tolist())
+    factor = factor_ltl(mass_matrix(model, q), _parents(model))
     y, z = jax.vmap(factor.solve_transpose, 1, 1)(c.rows.T), factor.solve_transpose(force)
     push = solve_linear(y.T @ y + jnp.diag(1.0 - c.kept), c.solved @ wanted - y.T @ z) * c.kept
     return jnp.concatenate([factor.solve_lower(z + y @ push), c.solved.T @ push])
@@ -108,10 +113,39 @@ class _Told(NamedTuple):
     gap: jax.Array
 
 
-def _force(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, external) -> jax.Array:
-    """What joints must do for the accelerations that the bodies have, but for armature."""
-    forces = transmitted(s, kin, net_forces(s, kin, inertias, external))
-    return project(model, s, kin, forces) + passive_force(model, q, v)
+class Tree(NamedTuple):
+    """A tree in motion, and the conditions on it; batch axes trail."""
+
+    rows: Rows
+    """Where freedoms accelerate, the bias is what is missing of `K a`."""
+    force: Callable[[], jax.Array]
+    """What the freedoms must do for the motion, shape `(nv, *batch)`."""
+    factor: Callable[[], Factor]
+    """Of the mass matrix."""
+
+
+@for_models
+def moving_tree(model: Model, q: jax.Array, v: jax.Array, a: jax.Array | None = None, external=None) -> Tree:
+    """At one state, with freedoms that accelerate or do not."""
+    s = setup(model, q, v, "automatic")
+    kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
+    inertias = world_inertias(s, kin)
+
+    def force() -> jax.Array:
+        forces = transmitted(s, kin, net_forces(s, kin, inertias, external))
+        needed = project(model, s, kin, forces) + passive_force(model, q, v)
+        return needed if a is None else needed + per_velocity(model.armature, a) * a
+
+    return Tree(constraint_rows(model, s, kin, v), force, lambda: factor_at(model, s, kin, inertias))
+
+
+@for_models
+def impulse(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """What joints must give for a jump `v` of the velocities, `M v`."""
+    s = setup(model, q, v, "automatic")
+    kin = kinematics(model, s, v, positions=True)
+    momenta = Parts(*(i @ part.velocity for i, part in zip(world_inertias(s, kin), kin, strict=True)))
+    return project(model, s, kin, transmitted(s, kin, momenta)) + per_velocity(model.armature, v) * v
 
 
 def _stabilized(rows: Rows, settle: jax.Array | None) -> jax.Array:
@@ -126,13 +160,11 @@ def _stabilized(rows: Rows, settle: jax.Array | None) -> jax.Array:
 def _solved(method: str, tree: tuple, q, v, tau) -> tuple:
     """Accelerations and multipliers for trailing batch axes, the system's factor, and what was decided."""
     model, external, settle, tolerance = tree
-    s = setup(model, q, v, "automatic")
-    kin = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
-    rows, inertias = constraint_rows(model, s, kin, v), world_inertias(s, kin)
-    force = tau - _force(model, s, kin, inertias, q, v, external)
-    known, free = solver(model, s, kin, inertias, rows, tolerance, force[:, None], structure=model.structure)
+    moving = moving_tree(model, q, v, None, external)
+    force = tau - moving.force()
+    known, free = solver(moving.factor(), moving.rows, tolerance, force[:, None], structure=separable(model))
     assert free is not None
-    wanted = _stabilized(rows, settle)
+    wanted = _stabilized(moving.rows, settle)
     if method == "recursive":
         x = jnp.concatenate(moved(known, free[:, 0], wanted))
     else:
@@ -145,14 +177,10 @@ def _balance(tree: tuple, q, v, x, projected) -> jax.Array:
     """`M a + bias - K^T lambda`, and `K a - k` at what is independent of it; `lambda` must be in the range of `K`."""
     model, external, settle, _ = tree
     a, multipliers = x[: model.nv], x[model.nv :]
-    s = setup(model, q, v, "automatic")
-    kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
-    rows = constraint_rows(model, s, kin, v)
-    force = _force(model, s, kin, world_inertias(s, kin), q, v, external) + per_velocity(model.armature, a) * a
-    # The bodies accelerate, so that the bias is what is missing of `K a`.
+    rows, force, _ = moving_tree(model, q, v, a, external)
     across, along = apply(rows.matrix, a), multipliers + _stabilized(rows, settle)
     along = along + across
-    first = force - apply_transpose(rows.matrix, multipliers)
+    first = force() - apply_transpose(rows.matrix, multipliers)
     return jnp.concatenate([first, across + multipliers - projected(rows.matrix, along)])
 
 
@@ -230,36 +258,29 @@ def _with_held(rows: Rows, held: tuple[int, ...]) -> Rows:
     return Rows(jnp.concatenate([rows.residual, none]), matrix, rate, None, None, weights)
 
 
-def _held_rows(model: Model, held: tuple[int, ...], q, v) -> tuple[Setup, Parts, Rows]:
-    s = setup(model, q, v, "automatic")
-    kin = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
-    rows = constraint_rows(model, s, kin, v)
-    return s, kin, _with_held(rows, held) if held else rows
+def _held_rows(tree: Tree, held: tuple[int, ...]) -> Rows:
+    return _with_held(tree.rows, held) if held else tree.rows
 
 
 def _nearest(held: tuple[int, ...], tree: tuple, q, v, still) -> tuple:
     """The admissible velocity and the impulses that make it, the system's factor, and what was decided."""
     model, tolerance = tree
-    s, kin, rows = _held_rows(model, held, q, v)
-    structure = None if held else model.structure
+    moving = moving_tree(model, q, v)
+    rows = _held_rows(moving, held)
     assert rows.rate is not None
-    known, _ = solver(model, s, kin, world_inertias(s, kin), rows, tolerance, structure=structure)
-    change, impulse = moved(known, jnp.zeros_like(v), -rows.rate)
-    return jnp.concatenate([v + change, impulse]), known, ()
+    known, _ = solver(moving.factor(), rows, tolerance, structure=None if held else separable(model))
+    change, push = moved(known, jnp.zeros_like(v), -rows.rate)
+    return jnp.concatenate([v + change, push]), known, ()
 
 
 def _impulses(held: tuple[int, ...], tree: tuple, q, v, x, projected) -> jax.Array:
     """`M (v' - v) - K^T p`, and `K v'` at what is independent of it; `p` must be in the range of `K`."""
     model, _ = tree
-    change, impulse = x[: model.nv] - v, x[model.nv :]
-    rows = _held_rows(model, held, q, v)[2]
+    change, push = x[: model.nv] - v, x[model.nv :]
+    rows = _held_rows(moving_tree(model, q, v), held)
     assert rows.rate is not None
-    s = setup(model, q, change, "automatic")
-    kin = kinematics(model, s, change, positions=True)
-    momenta = Parts(*(i @ part.velocity for i, part in zip(world_inertias(s, kin), kin, strict=True)))
-    momentum = project(model, s, kin, transmitted(s, kin, momenta)) + per_velocity(model.armature, v) * change
-    across = apply(rows.matrix, change) + impulse + projected(rows.matrix, rows.rate - impulse)
-    return jnp.concatenate([momentum - apply_transpose(rows.matrix, impulse), across])
+    across = apply(rows.matrix, change) + push + projected(rows.matrix, rows.rate - push)
+    return jnp.concatenate([impulse(model, q, change) - apply_transpose(rows.matrix, push), across])
 
 
 @lru_cache(maxsize=256)
@@ -304,7 +325,7 @@ def settled(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Ar
     def corrected(q: jax.Array, _) -> tuple[jax.Array, None]:
         rows = rows_at(model, q)
         assert rows.weights is not None
-        known = independent(model.structure, rows).inverse
+        known = independent(separable(model), rows).inverse
         error = jnp.max(jnp.abs(rows.residual) * rows.weights, initial=0.0)
         change = correction(rows.matrix, known, rows.residual)
         return integrate_rows(model, q, jnp.where(error < OPEN, -change, jnp.nan)), None

@@ -27,6 +27,8 @@ from dynax.constraints.rows import Rows, plan
 from dynax.linear.each import each
 from dynax.linear.orthogonal import decompose
 from dynax.linear.pseudo_inverse import known_inverse
+from dynax.model import Model
+from dynax.model.kinds import AnyModel
 from dynax.model.structure import Structure
 
 CLOSE = 1e-5
@@ -118,6 +120,11 @@ def least_of(rows: Rows, tolerance: jax.Array | None) -> jax.Array:
     closest = max(CLOSE, 10.0 * max(rows.matrix.shape[:2], default=1) * float(jnp.finfo(dtype).eps))
     error = jnp.max(jnp.abs(residual) * rows.weights, axis=0, initial=0.0)
     return closest + jnp.minimum(BEYOND * error, LOOSE)
+
+
+def separable(model: AnyModel) -> Structure | None:
+    """What tells which conditions share no freedom; `None` where freedoms are not those of joints alone."""
+    return model.structure if isinstance(model, Model) else None
 
 
 def independent(structure: Structure | None, rows: Rows, tolerance: jax.Array | None = None) -> Independent:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.constraints.independent import independent
+from dynax.constraints.independent import independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.linear.singular_values import singular_values
 from dynax.model import Model
@@ -47,7 +47,7 @@ class Mobility(NamedTuple):
 @partial(jax.jit, static_argnames=("tolerance",))
 def _mobility(model: Model, q: jax.Array, *, tolerance: float | None) -> Mobility:
     rows = rows_at(model, q)
-    found = independent(model.structure, rows, None if tolerance is None else jnp.asarray(tolerance, q.dtype))
+    found = independent(separable(model), rows, None if tolerance is None else jnp.asarray(tolerance, q.dtype))
     nc, nv = rows.matrix.shape
     values = singular_values(rows.matrix)
     return Mobility(nv - found.rank, jnp.asarray(nv - nc), found.rank, nc - found.rank, values, found.gap)

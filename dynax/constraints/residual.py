@@ -14,6 +14,7 @@ from dynax.tree.kinematics import kinematics
 from dynax.tree.setup import setup
 
 
+@for_models
 def rows_at(model: Model, q: jax.Array, v: jax.Array | None = None) -> Rows:
     """All rows at one state, or with trailing batch axes."""
     s = setup(model, q, v)

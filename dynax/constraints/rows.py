@@ -21,6 +21,7 @@ from dynax.constraints.ends import Ends, loop_paths, relative_motion
 from dynax.joints import AbstractClosure
 from dynax.model import Model
 from dynax.model.configuration import rate_rows
+from dynax.model.flexible import FlexibleModel
 from dynax.model.structure import Condition, Structure
 from dynax.spatial import Mat3, Motion, Vec3
 from dynax.sweep import take_rows
@@ -131,10 +132,11 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
             bias.append(own.bias[None])
     entries.append(jnp.zeros((1, *batch), dtype))
     for condition in structure.conditions:
-        own = _condition(model, condition, s.q, v)
+        own = condition_rows(model, condition, s.q, v)
         residual.append(own.residual)
         entries.append(own.matrix)
-        sizes.append(_longest(own.matrix))
+        assert own.weights is not None
+        sizes.append(1.0 / own.weights)
         if own.rate is not None and own.bias is not None:
             rate.append(own.rate)
             bias.append(own.bias)
@@ -245,7 +247,7 @@ def _units(like: list) -> jax.Array:
     return jnp.broadcast_to(eye.reshape(*eye.shape, *(1,) * like[0].ndim), (*eye.shape, *like[0].shape))
 
 
-def _condition(model: Model, condition: Condition, q: jax.Array, v: jax.Array | None) -> Rows:
+def condition_rows(model: Model | FlexibleModel, condition: Condition, q: jax.Array, v: jax.Array | None) -> Rows:
     """A user's own condition, whose function takes one sample."""
     if q.ndim > 1:
         size = q.shape[-1]
@@ -256,7 +258,7 @@ def _condition(model: Model, condition: Condition, q: jax.Array, v: jax.Array | 
         # Leaves have as many batch axes as the state, of length one where they are the same for all.
         plain = jax.tree.map(whole, model) if model.gravity.ndim == q.ndim else model
         axes = -1 if model.gravity.ndim == q.ndim else None
-        return jax.vmap(lambda m, *x: _condition(m, condition, *x), in_axes=(axes, -1, None if v is None else -1),
+        return jax.vmap(lambda m, *x: condition_rows(m, condition, *x), in_axes=(axes, -1, None if v is None else -1),
                         out_axes=-1)(plain, q, v)  # fmt: skip
 
     def value(q: jax.Array, time: jax.Array) -> jax.Array:
@@ -272,14 +274,15 @@ def _condition(model: Model, condition: Condition, q: jax.Array, v: jax.Array | 
         return jax.jvp(value, (q, now), (rate_rows(model, q, unit), still))[1]
 
     matrix = jax.vmap(along, out_axes=1)(jnp.eye(model.nv, dtype=q.dtype))
+    weights = 1.0 / _longest(matrix)
     if v is None:
-        return Rows(value(q, now), matrix, None, None)
+        return Rows(value(q, now), matrix, None, None, None, weights)
 
     def rate(q: jax.Array, now: jax.Array) -> jax.Array:
         return jax.jvp(value, (q, now), (rate_rows(model, q, v), tick))[1]
 
     first, second = jax.jvp(rate, (q, now), (rate_rows(model, q, v), tick))
-    return Rows(value(q, now), matrix, first, -second)
+    return Rows(value(q, now), matrix, first, -second, None, weights)
 
 
 def names(structure: Structure) -> dict[str, slice]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.factor import Factor, factor_at, solve
+from dynax.algorithms.factor import Factor, solve
 from dynax.compile.batching import is_zero, trailing
 from dynax.constraints.independent import Independent, independent
 from dynax.constraints.rows import Rows
@@ -32,8 +32,6 @@ from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
 from dynax.model.structure import Structure
-from dynax.tree.layout import Parts
-from dynax.tree.setup import Setup
 
 
 class Solver(NamedTuple):
@@ -60,10 +58,7 @@ def apply_transpose(a: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def solver(
-    model: Model,
-    s: Setup,
-    kin: Parts,
-    inertias: Parts,
+    factor: Factor,
     rows: Rows,
     tolerance: jax.Array | None,
     columns: jax.Array | None = None,
@@ -71,15 +66,15 @@ def solver(
     structure: Structure | None,
 ) -> tuple[Solver, jax.Array | None]:
     """The system factorised, and `M^-1 columns` along with it; `structure` as for `independent`."""
-    factor = factor_at(model, s, kin, inertias)
+    batch = rows.residual.shape[1:]
     conditions = independent(structure, rows, tolerance)
     right = jnp.swapaxes(conditions.rows, 0, 1)
     count = 0 if columns is None else columns.shape[1]
     found = solve(factor, right if columns is None else jnp.concatenate([columns, right], axis=1))
     responses = found[:, count:]
-    inverse = each(_schur_inverse, s.batch, conditions.rows, responses, conditions.kept)
+    inverse = each(_schur_inverse, batch, conditions.rows, responses, conditions.kept)
     parts = (factor, rows.matrix, conditions, responses)
-    whole = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(s.batch)], *s.batch)), parts)
+    whole = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch)), parts)
     return Solver(*whole, inverse=inverse), None if columns is None else found[:, :count]
 
 

@@ -216,8 +216,13 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
 
 def inverse(model: FlexibleModel, q, v, a, external, *, rest: bool = False) -> jax.Array:
     """Forces for trailing batch axes: recursive Newton and Euler over the skeleton, `X^T tau`, and what modes need."""
-    tree, at = model.tree, state(model, q, v)
-    m = moving(model, at, a, external, rest=rest)
+    at = state(model, q, v)
+    return needed(model, at, moving(model, at, a, external, rest=rest), a, rest=rest)
+
+
+def needed(model: FlexibleModel, at: State, m: Moving, a: jax.Array | None, *, rest: bool = False) -> jax.Array:
+    """The forces of freedoms for a motion of the skeleton."""
+    tree = model.tree
     tau = project(tree, m.setup, m.kin, transmitted(m.setup, m.kin, m.forces))
     if not rest:
         tau = tau + passive_force(tree, at.q, at.v)

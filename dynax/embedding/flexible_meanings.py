@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dynax import sweep
 from dynax.algorithms.crba import mass_matrix
@@ -56,13 +55,8 @@ from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
-    configuration_rate,
-    difference,
     difference_rows,
     integrate,
-    neutral,
-    normalize,
-    random_configuration,
 )
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
@@ -74,75 +68,6 @@ from dynax.tree.bodies import per_velocity, public_force, stacked
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
-
-# Configurations: joints move as those of the skeleton do, modes add.
-
-
-def _joints(model: FlexibleModel, q: jax.Array) -> jax.Array:
-    """A configuration of the skeleton with the places at their identities."""
-    rest = neutral(model.skeleton).astype(q.dtype)
-    place = model.places.q
-    return jnp.where(place < model.nq, q[np.minimum(place, model.nq - 1)], rest)
-
-
-def _rates(model: FlexibleModel, v: jax.Array) -> jax.Array:
-    place = model.places.v
-    return jnp.where(place < model.nv, v[np.minimum(place, model.nv - 1)], 0.0)
-
-
-def _own(whole: jax.Array, modes: jax.Array, own: np.ndarray) -> jax.Array:
-    """From a vector of the skeleton, with modal entries from one of the model."""
-    return jnp.where(own < 0, modes, whole[np.maximum(own, 0)])
-
-
-def _modes_as(x: jax.Array, source: np.ndarray, target: np.ndarray, size: int) -> jax.Array:
-    """The modal entries of a vector in one like `q` or `v`, zeros elsewhere."""
-    held = source >= 0
-    return jnp.zeros(size, x.dtype).at[target[held]].set(x[source[held]])
-
-
-@extend(neutral, FlexibleModel)
-def _(model):
-    rest = neutral(model.skeleton)
-    return _own(rest, jnp.zeros((), rest.dtype), model.places.own_q)
-
-
-@extend(random_configuration, FlexibleModel)
-def _(model, key):
-    """With all bodies undeformed: how far a mode may go depends on its scale."""
-    drawn = random_configuration(model.skeleton, key)
-    return _own(drawn, jnp.zeros((), drawn.dtype), model.places.own_q)
-
-
-@extend(integrate, FlexibleModel)
-def _(model, q, dv):
-    q, dv = as_state(model, q=q, v=dv)
-    at = model.places
-    moved = integrate(model.skeleton, _joints(model, q), _rates(model, dv))
-    return _own(moved, q + _modes_as(dv, at.modes_v, at.modes_q, model.nq), at.own_q)
-
-
-@extend(difference, FlexibleModel)
-def _(model, q0, q1):
-    q0, q1 = as_state(model, q=q0, q1=q1)
-    at = model.places
-    apart = difference(model.skeleton, _joints(model, q0), _joints(model, q1))
-    return _own(apart, _modes_as(q1 - q0, at.modes_q, at.modes_v, model.nv), at.own_v)
-
-
-@extend(normalize, FlexibleModel)
-def _(model, q):
-    (q,) = as_state(model, q=q)
-    return _own(normalize(model.skeleton, _joints(model, q)), q, model.places.own_q)
-
-
-@extend(configuration_rate, FlexibleModel)
-def _(model, q, v):
-    q, v = as_state(model, q=q, v=v)
-    at = model.places
-    rate = configuration_rate(model.skeleton, _joints(model, q), _rates(model, v))
-    return _own(rate, _modes_as(v, at.modes_v, at.modes_q, model.nq), at.own_q)
-
 
 extend(check_state, FlexibleModel)(check_state.__wrapped__)
 

@@ -149,6 +149,9 @@ def embed(
     cannot be independent.
     """
     where = f"model {model.name!r}"
+    if not isinstance(model, Model):
+        reason = "loops are not embedded together with bodies that bend yet"
+        raise ModelError(reason, element=where, hint="dx.constrained_dynamics and dx.rollout close them as they are")
     found = assemble(model, neutral(model) if q is None else q)
     if not float(found.error) < CLOSED:
         raise ModelError(

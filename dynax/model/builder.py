@@ -202,12 +202,6 @@ class ModelBuilder(ClosureBuilder):
         With bodies that bend it is a `FlexibleModel`, which functions take in the place of a `Model`; to a checker of
         types it is one after `assert isinstance(model, dx.FlexibleModel)`.
         """
-        if self.flexible and (self.loops or self.gears or self.conditions):
-            raise ModelError(
-                "loops, gears and conditions do not go with bodies that bend yet",
-                element=f"flexible body {next(iter(self.flexible))!r}",
-                hint="replace the loop by a stiff spring, or the body by a rigid one",
-            )
         moving = [record for record in self.bodies.values() if not isinstance(record.joint, Weld)]
         index = {record.name: k for k, record in enumerate(moving)}
         # Where every body's frame stands: on which moving body (-1: the world), and at which pose.

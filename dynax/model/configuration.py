@@ -56,6 +56,7 @@ def _v(t: Topology) -> np.ndarray:
     return t.v_start[:-1]
 
 
+@for_models
 def difference_rows(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
     """`difference` for trailing batch axes."""
     t = model.topology
@@ -64,6 +65,7 @@ def difference_rows(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
     )
 
 
+@for_models
 def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     """`integrate` for trailing batch axes."""
     t = model.topology
@@ -72,6 +74,7 @@ def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     )
 
 
+@for_models
 def rate_rows(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """`configuration_rate` for trailing batch axes."""
     t = model.topology
@@ -82,6 +85,7 @@ def rate_rows(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     )
 
 
+@for_models
 def tangent_rows(model: Model, q: jax.Array, dq: jax.Array) -> jax.Array:
     """The velocity that moves `q` at the rate `dq`: the inverse of `rate_rows`, for trailing batch axes.
 

@@ -159,6 +159,15 @@ class FlexibleModel:
         return self.skeleton.report
 
     @property
+    def constrained(self) -> bool:
+        """Whether loops, gears or conditions tie the joints and modes together."""
+        return self.skeleton.constrained
+
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        return self.skeleton.loop_names
+
+    @property
     def gravity(self) -> jax.Array:
         return self.skeleton.gravity
 

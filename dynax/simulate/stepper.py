@@ -20,8 +20,7 @@ from jax.core import Tracer
 
 from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
-from dynax.constraints.residual import rows_at
-from dynax.constraints.rows import names
+from dynax.constraints.residual import constraint_names, rows_at
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
@@ -47,7 +46,7 @@ class AbstractStepper(abc.ABC):
 
 def closed(model: Model) -> bool:
     """Whether loops, gears or conditions tie the joints together and are not embedded."""
-    return isinstance(model, Model) and model.constrained
+    return isinstance(model, Model | FlexibleModel) and model.constrained
 
 
 def kept(model: Model, state: State) -> State:
@@ -72,14 +71,14 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
 def refuse_open(model: AnyTree, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
     own = model.tree if isinstance(model, EmbeddedModel) else model
-    if not isinstance(own, Model) or not own.constrained:
+    if not own.constrained:
         return
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
         return
     residual, error = map(np.asarray, _errors(own, q))
     worst = int(np.argmax(error))
     if error[worst] > LOOSE:
-        name = next(name for name, rows in names(own.structure).items() if rows.start <= worst < rows.stop)
+        name = next(name for name, rows in constraint_names(own).items() if rows.start <= worst < rows.stop)
         raise ValueError(
             f"{name!r} of model {own.name!r} is open at the beginning: its residual is {residual[worst]:.3g}; "
             "begin where the loops close: q = dx.assemble(model, q).q"

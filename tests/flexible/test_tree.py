@@ -220,5 +220,5 @@ def test_what_is_refused(rng):
     with pytest.raises(KeyError, match="boom/modes"):
         model.v_slice("boom/modest")
     builder.loop("closed", successor="boom/tip", joint=dx.Spherical())
-    with pytest.raises(dx.ModelError, match="loops"):
-        builder.build()
+    with pytest.raises(dx.ModelError, match="bodies that bend"):
+        dx.embed(builder.build())

@@ -1,0 +1,103 @@
+"""Configurations of models with bodies that bend: joints move as those of the skeleton do, modes add."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.embedding.flexible import of_skeleton
+from dynax.model.checks import as_state
+from dynax.model.configuration import (
+    configuration_rate,
+    difference,
+    difference_rows,
+    integrate,
+    integrate_rows,
+    neutral,
+    normalize,
+    random_configuration,
+    rate_rows,
+    tangent_rows,
+)
+from dynax.model.flexible import FlexibleModel
+from dynax.model.kinds import extend
+from dynax.sweep import take_rows
+
+PLACE = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+"""Of a free joint at its identity."""
+
+
+def _joints(model: FlexibleModel, q: jax.Array) -> jax.Array:
+    """A configuration of the skeleton with the places at their identities."""
+    places = jnp.asarray(PLACE, q.dtype).reshape(1, 7, *(1,) * (q.ndim - 1))
+    return of_skeleton(q, jnp.broadcast_to(places, (len(model.places.freedoms), 7, *q.shape[1:])), model.places.q)
+
+
+def _rates(model: FlexibleModel, v: jax.Array) -> jax.Array:
+    still = jnp.zeros((len(model.places.freedoms), 6, *v.shape[1:]), v.dtype)
+    return of_skeleton(v, still, model.places.v)
+
+
+def _own(whole: jax.Array, modes: jax.Array, own: np.ndarray) -> jax.Array:
+    """From a vector of the skeleton, and of one of the model its modal entries, the others zero."""
+    return take_rows(whole, own) + modes
+
+
+def _modes_as(x: jax.Array, source: np.ndarray, target: np.ndarray, size: int) -> jax.Array:
+    """The modal entries of a vector in one like `q` or `v`, zeros elsewhere."""
+    where = np.full(size, -1)
+    held = source >= 0
+    where[target[held]] = source[held]
+    return take_rows(x, where)
+
+
+@extend(integrate_rows, FlexibleModel)
+def _(model, q, dv):
+    at = model.places
+    moved = integrate_rows(model.skeleton, _joints(model, q), _rates(model, dv))
+    modes = _modes_as(q, at.modes_q, at.modes_q, model.nq) + _modes_as(dv, at.modes_v, at.modes_q, model.nq)
+    return _own(moved, modes, at.own_q)
+
+
+@extend(difference_rows, FlexibleModel)
+def _(model, q0, q1):
+    at = model.places
+    apart = difference_rows(model.skeleton, _joints(model, q0), _joints(model, q1))
+    return _own(apart, _modes_as(q1 - q0, at.modes_q, at.modes_v, model.nv), at.own_v)
+
+
+@extend(rate_rows, FlexibleModel)
+def _(model, q, v):
+    at = model.places
+    rate = rate_rows(model.skeleton, _joints(model, q), _rates(model, v))
+    return _own(rate, _modes_as(v, at.modes_v, at.modes_q, model.nq), at.own_q)
+
+
+@extend(tangent_rows, FlexibleModel)
+def _(model, q, dq):
+    return jax.jvp(lambda x: difference_rows(model, q, x), (q,), (dq,))[1]
+
+
+# What is made of these alone is the same function.
+for _function in (integrate, difference, configuration_rate):
+    extend(_function, FlexibleModel)(_function.__wrapped__)
+
+
+@extend(neutral, FlexibleModel)
+def _(model):
+    return take_rows(neutral(model.skeleton), model.places.own_q)
+
+
+@extend(random_configuration, FlexibleModel)
+def _(model, key):
+    """With all bodies undeformed: how far a mode may go depends on its scale."""
+    return take_rows(random_configuration(model.skeleton, key), model.places.own_q)
+
+
+@extend(normalize, FlexibleModel)
+def _(model, q):
+    (q,) = as_state(model, q=q)
+    at = model.places
+    modes = _modes_as(q, at.modes_q, at.modes_q, model.nq)
+    return _own(normalize(model.skeleton, _joints(model, q)), modes, at.own_q)
