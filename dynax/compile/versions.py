@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 from jaxlib import version
 
-KNOWN = frozenset({"0.10.2", "0.12.0.1"})
+KNOWN = frozenset({"0.10.2", "0.11.2", "0.12.0.1"})
 """Versions, of jax and of jaxlib alike, where all tests ran with such kernels."""
 PATIENCE = 120.0
 """Seconds that the trial of another version may take; it takes some ten."""
