@@ -16,8 +16,9 @@ from dynax.bodies.base import Bases, RootInertia, base_accelerations, free_bases
 from dynax.bodies.hinge import Hinge
 from dynax.model import Model
 from dynax.spatial import ArticulatedInertia, Force, RigidInertia
+from dynax.sweep.kinds import Kinds
 from dynax.tree.layout import Parts
-from dynax.tree.nodes import Gains, Load, NodeOrder, Nodes, accelerate, articulate, innovate
+from dynax.tree.nodes import Gains, Load, NodeOrder, Nodes, NodesOfKinds, accelerate, articulate, innovate
 from dynax.tree.setup import Setup
 
 
@@ -25,8 +26,8 @@ class Tree(NamedTuple):
     """A tree of nodes at one configuration."""
 
     order: NodeOrder
-    nodes: Nodes
-    inertia: RigidInertia
+    nodes: Nodes | NodesOfKinds
+    inertia: RigidInertia | Kinds
     """Of the bodies at the ports."""
     bases: Bases
 
@@ -62,7 +63,8 @@ def recursion(
 
     def inward(handed, x):
         (p, z), (node, inertia, load, torque) = handed, x
-        z = z + load.force
+        if load.force is not None:
+            z = z + load.force
         if load.bias is not None:
             z = z + (p + inertia) @ load.bias
         p, gains = articulate(p, inertia, node)

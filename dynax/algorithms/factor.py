@@ -22,10 +22,11 @@ from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import ArticulatedInertia, Force, Mat3
+from dynax.sweep.kinds import each_kind
 from dynax.tree.bodies import world_inertias
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
-from dynax.tree.nodes import Gains, NodeOrder, Nodes, accelerate, articulate, innovate
+from dynax.tree.nodes import Gains, NodeOrder, Nodes, NodesOfKinds, accelerate, articulate, innovate
 from dynax.tree.setup import Setup, setup
 
 
@@ -36,7 +37,7 @@ class Factor:
     order: NodeOrder
     rotation: Mat3
     """Of the free bases."""
-    nodes: Nodes
+    nodes: Nodes | NodesOfKinds
     gains: Gains
     roots: RootInertia
 
@@ -138,7 +139,7 @@ def response(f: Factor, rhs: jax.Array) -> tuple[jax.Array, Parts]:
 def log_det(factor: Factor) -> jax.Array:
     """The log-determinant of the mass matrix, shape `(*batch)`."""
     roots = cholesky(jnp.moveaxis(factor.roots.matrix, (0, 1), (-2, -1)))
-    pivots = jnp.sum(factor.gains.log_pivots(), axis=0)  # padding has D = 1
+    pivots = sum(jnp.sum(gains.log_pivots(), axis=0) for gains in each_kind(factor.gains))  # padding has D = 1
     return 2.0 * (pivots + jnp.sum(jnp.log(jnp.diagonal(roots, axis1=-2, axis2=-1)), axis=(0, -1)))
 
 

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.fence import apart
 from dynax.flexible import FlexibleBody
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
-from dynax.spatial import Force, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_translation
+from dynax.spatial import Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_translation
 from dynax.sweep import take_rows
 
 # Each leaf's axes without those of a batch, and which of them run over modes.
@@ -28,6 +29,9 @@ _AXES = {
     "inertia_first": (3, (0,)), "inertia_second": (4, (0, 1)), "foreshortening": (3, (0, 1)),
     "foreshortening_moment": (4, (0, 1)), "modal_mass": (2, (0, 1)), "stiffness": (2, (0, 1)), "damping": (2, (0, 1)),
 }  # fmt: skip
+
+
+_SIX = ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2))
 
 
 class Modal(NamedTuple):
@@ -63,7 +67,9 @@ class FlexibleBodies:
                 for name, (ndim, _) in _AXES.items()
                 if not name.startswith("node")
             }
-            self.groups.append((rows, dataclasses.replace(model.bodies[rows[0]], **leaves)))
+            # Computed once: what they are made of would be fused into every sum over modes.
+            body = jax.tree.map(apart, dataclasses.replace(model.bodies[rows[0]], **leaves).gathered())
+            self.groups.append((rows, body))
         self._order = np.argsort([row for rows, _ in self.groups for row in rows])
         # Nodes: of each body the first, which its frame hangs on, then the others.
         self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
@@ -92,15 +98,11 @@ class FlexibleBodies:
         """`M_m(eta)` (eqs. 23 to 25)."""
 
         def own(body: FlexibleBody, eta: jax.Array) -> tuple:
-            rotation, translation = body.couplings_at(eta)
-            j = body.inertia_at(eta)
-            six = jnp.stack([j[a, b] for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2))])
-            return body.mass, body.first_moment_at(eta), six, rotation, translation, body.modal_mass
+            coupling, j = map(apart, body.couplings_at(eta)), apart(body.inertia_at(eta))
+            inertia = RigidInertia(body.mass, Vec3(*apart(body.first_moment_at(eta))), Sym3(*(j[k] for k in _SIX)))
+            return inertia, Force(*(Vec3(*six) for six in coupling)), body.modal_mass
 
-        mass, moment, six, rotation, translation, modal = self._each(own, eta)
-        coupling = Force(Vec3(*(rotation[:, k] for k in range(3))), Vec3(*(translation[:, k] for k in range(3))))
-        moment, six = Vec3(*(moment[:, k] for k in range(3))), Sym3(*(six[:, k] for k in range(6)))
-        return Modal(RigidInertia(mass, moment, six), coupling, modal)
+        return Modal(*self._each(own, eta))
 
     def elastic(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
         """`K eta + D etad`."""
@@ -113,19 +115,20 @@ class FlexibleBodies:
     def gyroscopic(self, eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[Force, jax.Array]:
         """`b_m` (eqs. 33 and 39): on the frames, and on the modes."""
 
-        def own(body: FlexibleBody, *x: jax.Array) -> jax.Array:
-            return body.gyroscopic_force(*x)
+        def own(body: FlexibleBody, *x) -> tuple:
+            return body.gyroscopic_parts(*x)
 
-        w, v = (jnp.stack([a.x, a.y, a.z], axis=1) for a in (velocity.angular, velocity.linear))
-        b = self._each(own, eta, rate, w, v)
-        angular, linear = (Vec3(*(b[:, self.most + first + k] for k in range(3))) for first in (0, 3))
-        return Force(angular, linear), b[:, : self.most]
+        modal, angular, linear = self._each(
+            own, eta, rate, *(((v.x, v.y, v.z)) for v in (velocity.angular, velocity.linear))
+        )
+        return Force(Vec3(*angular), Vec3(*linear)), modal
 
-    def _each(self, function, *arrays: jax.Array):
+    def _each(self, function, *arrays):
         """A function of the stacked bodies of each level, results in body order with bodies in front."""
         found = []
         for rows, body in self.groups:
-            own = function(body, *(jnp.moveaxis(a[np.array(rows)], 0, 1) for a in arrays))
+            front = jax.tree.map(lambda a, rows=rows: take_rows(a, np.array(rows)), arrays)
+            own = function(body, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
             found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
         return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
 
@@ -134,7 +137,8 @@ class FlexibleBodies:
         angle, shift, _ = self._displaced(eta)
         turn = Quaternion.exp(angle)
         place = Vec3(*(self.nodes["node_position"][:, k] for k in range(3))) + shift
-        return jnp.stack(jnp.broadcast_arrays(place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z), axis=1)
+        seven = jnp.broadcast_arrays(place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z)
+        return jnp.stack([apart(a) for a in seven], axis=1)
 
     def columns(self, eta: jax.Array) -> jax.Array:
         """The velocities of nodes by each mode, in their own axes, `(nodes, 6, m, *batch)`.
@@ -143,7 +147,7 @@ class FlexibleBodies:
         """
         angle, _, slope = self._displaced(eta)
         turning = Vec3(*(self.nodes["node_rotation"][:, k] for k in range(3)))
-        return _seen(jax.tree.map(lambda a: a[:, None], angle), turning, slope)
+        return _seen(angle, turning, slope)
 
     def drifts(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
         """The accelerations of nodes while the modes keep their rates, `(nodes, 6, *batch)`."""
@@ -163,10 +167,10 @@ class FlexibleBodies:
     def _displaced(self, eta: jax.Array) -> tuple[Vec3, Vec3, Vec3]:
         """`Pi_w eta`, the displacement, and its slopes by the modes, axes (node, mode)."""
         x = self.of_owner(eta)
-        drawn = summed(self.nodes["node_foreshortening"] * x[:, None, :, None], 2)  # (node, mode, 3)
+        drawn = apart(summed(self.nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
         slope = jnp.swapaxes(self.nodes["node_translation"], 1, 2) + drawn
-        shift = summed((slope - 0.5 * drawn) * x[:, :, None])
-        angle = summed(self.nodes["node_rotation"] * x[:, None], 2)
+        shift = apart(summed((slope - 0.5 * drawn) * x[:, :, None]))
+        angle = apart(summed(self.nodes["node_rotation"] * x[:, None], 2))
         return (
             Vec3(*(angle[:, k] for k in range(3))),
             Vec3(*(shift[:, k] for k in range(3))),
@@ -176,8 +180,15 @@ class FlexibleBodies:
 
 def _seen(angle: Vec3, turning: Vec3, slope: Vec3) -> jax.Array:
     """Velocities in axes that have turned by `angle`, from rates of the angle and of the place, on axis 1."""
-    angular, linear = exp_translation(-angle, turning), Quaternion.exp(-angle).matrix() @ slope
-    return jnp.stack(jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z), axis=1)
+    # What depends on the angle alone is computed once for all modes.
+    units = [Vec3(*(jnp.full_like(angle.x, j == k) for j in range(3))) for k in range(3)]
+    spin = Mat3.from_columns(*(exp_translation(-angle, unit) for unit in units))
+    spin, turn = jax.tree.map(apart, (spin, Quaternion.exp(-angle).matrix()))
+    if slope.x.ndim > angle.x.ndim:
+        spin, turn = jax.tree.map(lambda a: a[:, None], (spin, turn))
+    angular, linear = spin @ turning, turn @ slope
+    six = jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z)
+    return jnp.stack([apart(a) for a in six], axis=1)
 
 
 def _broadcast(leaves, ndim: int) -> list[jax.Array]:

@@ -78,6 +78,12 @@ class Hinge(NamedTuple):
     def carried(self, ports: Motion) -> Motion:
         return ports.shift(self.offset)
 
+    def without(self, held: jax.Array) -> Hinge:
+        """With freedoms that do not move, where `held` is one: zero columns of unit armature."""
+        return self._replace(
+            column=jax.tree.map(lambda a: a * (1.0 - held), self.column), armature=self.armature + held
+        )
+
     def ports(self, like: jax.Array) -> jax.Array:
         return like
 

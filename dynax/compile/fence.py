@@ -17,6 +17,11 @@ import numpy as np
 T = TypeVar("T")
 
 
+def apart(a: jax.Array) -> jax.Array:
+    """One array, computed before anything that uses it."""
+    return a[np.arange(len(a))] if a.ndim and len(a) else a
+
+
 def fenced(tree: T, batch: tuple[int, ...]) -> T:
     """The same arrays, computed before anything that uses them; batch axes trail."""
     leaves, structure = jax.tree.flatten(tree)

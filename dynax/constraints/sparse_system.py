@@ -33,6 +33,7 @@ from dynax.linear.matrices import product, shifts, turned
 from dynax.linear.solve import inverse as inverse_of
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.model.kinds import for_models
 from dynax.model.structure import Structure
 from dynax.routes.handles import _turns, bodies, times
 from dynax.spatial import Motion
@@ -167,6 +168,7 @@ def _sparse(model: Model, q, v, tau, external, settle) -> SparseMotion:
     return SparseMotion(a, -x[at[:, 0], at[:, 1]], redundant)
 
 
+@for_models
 def sparse_constrained_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, external: ArrayLike | None = None, *, settle=None
 ) -> SparseMotion:

@@ -1,38 +1,24 @@
-"""The nodes of a model with bodies that bend, and what runs over them (Jain and Rodriguez, FLEX-ABA, FLEX-CRB,
-FLEX-ID).
-
-A body that bends is a node whose freedoms are those of its joint and its modes and whose ports are its places: the full
-form. In the split form the modes are a node behind the hinges of the joint; both eliminate the same system in another
-order.
-
-    P_m    of the places: the rigid part of M_m(eta) at the frame, and what bodies on the other places hand over
-    U_m    of the place's columns, which hold the mode shapes there
-    M_bx = A_m* M_rf        M_xx = M_ff + U_m* M_rf + M_fr U_m          (m the frame)
+"""The state of a model with bodies that bend, and the forces and the inertia of its motion (Jain and Rodriguez,
+FLEX-ID, FLEX-CRB). What eliminates its freedoms is in `flexible_nodes`.
 
 Arrays have the axes of the batch last.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.articulated import Tree, recursion
 from dynax.algorithms.crba import column_forces
 from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.flexible import FlexibleBodies, Modal
-from dynax.bodies.node import Node
-from dynax.embedding.aggregation import Aggregate, node_tree
-from dynax.embedding.coefficients import NodeRows, node_rows, pick
-from dynax.embedding.dynamics import placed
+from dynax.embedding.coefficients import pick
 from dynax.linear.sums import summed
-from dynax.model.flexible import FlexibleModel, Member, places
+from dynax.model.flexible import FlexibleModel
 from dynax.sweep import take_rows
-from dynax.topology import Topology
 from dynax.tree.bodies import (
     net_forces,
     passive_force,
@@ -42,64 +28,7 @@ from dynax.tree.bodies import (
 from dynax.tree.freedoms import diagonal, freedoms, on_support, pair
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
-from dynax.tree.nodes import Load
 from dynax.tree.setup import Setup, setup
-
-
-class Plan(NamedTuple):
-    """The static part of the nodes."""
-
-    rows: NodeRows
-    x: np.ndarray
-    """Where `X` by freedom of the skeleton and place in its node stands: 0 a one, then the columns of the nodes; -1 for
-    zeros, `(nv of the skeleton, r)`."""
-    mode: np.ndarray
-    """For each row's freedoms which mode of all bodies it is, -1 for none, `(rows, r)`."""
-    pair: np.ndarray
-    """Where its pairs of modes stand among the modal masses, `(rows, r, r)`."""
-    frame: np.ndarray
-    """Among all ports of all rows the one of each row's frame, -1 where nothing bends."""
-
-
-@lru_cache(maxsize=64)
-def plan(topology: Topology, members: tuple[Member, ...], execution: str = "levels", full: bool | None = None) -> Plan:
-    """In the full form, the split one, or by default the full one but for free bases, which are closed by themselves: a
-    node for hinge and modes each, padded to the modes, takes nearly twice the time of one for both."""
-    made = []
-    for member in members:
-        inside = member.held >= 0 and (member.held not in topology.free_roots if full is None else full)
-        first = member.held if inside else member.frame
-        joint = (member.held,) if inside else ()
-        made.append(Aggregate(topology.parents[first], (*joint, member.frame, *member.nodes), ()))
-    tree, at = node_tree(topology, made), places(topology, members)
-    frames, start = {member.frame: k for k, member in enumerate(members)}, topology.v_start
-    most, order = at.modes_v.shape[1], [b for member in members for b in (member.frame, *member.nodes)]
-
-    def velocities(body: int) -> list[int]:
-        if body in frames:
-            return [int(j) for j in at.modes_v[frames[body]] if j >= 0]
-        return [] if body in order else [int(j) for j in at.v[start[body] : start[body + 1]]]
-
-    own = [[j for body in bodies for j in velocities(body)] for bodies in tree.members]
-    roots = [j for root in tree.bases for j in velocities(root)]
-    rows = node_rows(topology, tree, own, roots, execution)
-    count, width = rows.velocity.shape
-    x = np.full((topology.nv, width), -1)
-    mode, frame = np.full((count, width), -1), np.full(count, -1)
-    for bodies, mine in zip(tree.members, own, strict=True):
-        row = next(k for k in range(count) if rows.body[k, 0] == bodies[0])
-        for body in bodies:
-            if body in frames:
-                place = [mine.index(j) for j in velocities(body)]
-                mode[row, place] = most * frames[body] + np.arange(len(place))
-                frame[row] = row * rows.body.shape[1] + bodies.index(body)
-            for k, j in enumerate(range(start[body], start[body + 1])):
-                if body in order:
-                    x[j, place] = 1 + most * (6 * order.index(body) + k) + np.arange(len(place))
-                else:
-                    x[j, mine.index(at.v[j])] = 0
-    pairs = np.where((mode[:, :, None] >= 0) & (mode[:, None] >= 0), most * mode[:, :, None] + mode[:, None] % most, -1)
-    return Plan(rows, x, mode, pairs, frame)
 
 
 class State(NamedTuple):
@@ -240,33 +169,7 @@ def with_bending(model: FlexibleModel, at: State, s: Setup, kin: Parts) -> tuple
     return modal, added(world_inertias(s, kin), on_frames(model, s, modal.inertia))
 
 
-def nodes(model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None) -> Tree:
-    """The tree of nodes; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
-    modal, inertias = with_bending(model, at, s, kin)
-    x = pick(jnp.concatenate([jnp.ones((1, *s.batch), s.dtype), at.columns.reshape(-1, *at.columns.shape[3:])]), p.x)
-    tree = placed(model.tree, s, kin, p.rows, x, inertias)[1]
-    node = tree.nodes
-    assert isinstance(node, Node)
-    count, ports = p.rows.body.shape
-    offset, column = pick(
-        jax.tree.map(lambda a: a.reshape(count * ports, *a.shape[2:]), (node.offset, node.column)), p.frame
-    )
-    along, mass = pick(_flat(modal.coupling, 2), p.mode), pick(_flat(modal.mass, 3), p.pair)
-    left, right = (jax.tree.map(lambda a, k=k: jnp.expand_dims(a, k), y) for k, y in ((2, column), (1, along)))
-    cross = left.dot(right)
-    mass = node.mass + mass + cross + jnp.swapaxes(cross, 1, 2)
-    coupling = along.shift_to_parent(jax.tree.map(lambda a: a[:, None], offset))
-    if locked is not None:
-        held = (p.rows.velocity >= 0) & locked[p.rows.velocity]
-        known = (~held, held[:, :, None] * np.eye(held.shape[1]))
-        keep, unit = (jnp.asarray(k, s.dtype).reshape(*k.shape, *(1,) * len(s.batch)) for k in known)
-        node = node._replace(column=node.column * keep[:, None])
-        coupling = coupling * keep
-        mass = mass * keep[:, :, None] * keep[:, None] + unit
-    return tree._replace(nodes=node._replace(coupling=coupling, mass=mass))
-
-
-def _flat(tree, axes: int):
+def flat(tree, axes: int):
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[axes:]), tree)
 
 
@@ -275,30 +178,6 @@ def at_rest(model: FlexibleModel, q: jax.Array) -> tuple[State, Setup, Parts]:
     at = state(model, q)
     s = setup(model.tree, at.q)
     return at, s, kinematics(model.tree, s, positions=True)
-
-
-def forward(
-    model: FlexibleModel,
-    q,
-    v,
-    tau,
-    external,
-    execution: str = "levels",
-    *,
-    full: bool | None = None,
-    locked=None,
-    a=None,
-) -> jax.Array:
-    """Accelerations for trailing batch axes; on top of `a`, which has those of `locked` freedoms, if any."""
-    p = plan(model.skeleton.topology, model.members, execution, full)
-    at = state(model, q, v)
-    m = moving(model, at, a, external, execution)
-    tree = nodes(model, at, m.setup, m.kin, p, locked)
-    needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
-    forces = m.setup.layout.body_order(m.forces)
-    on_bases = take_rows(forces, np.array(p.rows.tree.bases, dtype=int))
-    held = None if locked is None else locked[tree.order.roots]
-    return recursion(tree, Load(pick(forces, p.rows.body)), on_bases, tau - needed, held).a
 
 
 def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
@@ -313,7 +192,7 @@ def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
     armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
     (position,) = at_frames(model, s, Parts(*((k.position,) for k in kin)))
     owner = np.repeat(np.arange(len(model.members)), at.bodies.most)
-    along = pair(_flat(modal.coupling, 2), rows.column, take_rows(position, owner), rows.position)
+    along = pair(flat(modal.coupling, 2), rows.column, take_rows(position, owner), rows.position)
     carries = tree.topology.support[_frames(model)[owner]][:, tree.topology.body_of_velocity]
     along = along * jnp.asarray(carries, s.dtype).reshape(*carries.shape, *(1,) * len(s.batch))
 
@@ -326,4 +205,4 @@ def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
     bent = take_rows(jnp.swapaxes(by_own(jnp.swapaxes(along, 0, 1)), 0, 1), modes)
     most = at.bodies.most
     own = np.where((modes >= 0) & (modes // most == modes[:, None] // most), most * modes[:, None] + modes % most, -1)
-    return rigid + bent + jnp.swapaxes(bent, 0, 1) + pick(_flat(modal.mass, 3), own)
+    return rigid + bent + jnp.swapaxes(bent, 0, 1) + pick(flat(modal.mass, 3), own)

@@ -32,11 +32,11 @@ from dynax.embedding.flexible import (
     composite,
     moving,
     needed,
-    nodes,
-    plan,
     reduced,
     state,
 )
+from dynax.embedding.flexible_nodes import nodes
+from dynax.embedding.flexible_plan import plan
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
 from dynax.tree.kinematics import kinematics
@@ -69,7 +69,7 @@ def _(model, q, v=None):
 def _(model, q, v, a=None, external=None):
     at = state(model, q, v)
     m = moving(model, at, a, external)
-    static = plan(model.skeleton.topology, model.members, "levels", False)
+    static = plan(model.skeleton.topology, model.members, False)
     return Tree(
         rows_of(model, at, m.setup, m.kin, q, v),
         lambda: needed(model, at, m, a),

@@ -42,15 +42,14 @@ from dynax.embedding.flexible import (
     at_rest,
     composite,
     expanded,
-    forward,
     inverse,
     moving,
-    nodes,
     on_frames,
-    plan,
     state,
     with_bending,
 )
+from dynax.embedding.flexible_nodes import forward, nodes
+from dynax.embedding.flexible_plan import plan
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
 from dynax.model.checks import as_state

@@ -16,6 +16,7 @@ the integrals are those of Wallrapp, "Standardization of flexible body modeling 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
@@ -25,10 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynax.compile.fence import apart
 from dynax.errors import ModelError
 from dynax.linear.sums import summed
 
 Level = Literal["consistent", "full", "ruthless"]
+Three = Sequence[jax.Array]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,24 +196,39 @@ class FlexibleBody:
         **Arguments:** the modes and their rates, `(m,)`; the frame's angular and linear velocity in the body's axes,
         `(3,)`. `dV/dt` is the derivative of the entries of `V`, so that its last three are a spatial acceleration.
         """
+        modal, angular, linear = self.gyroscopic_parts(eta, etad, tuple(omega), tuple(velocity))
+        return jnp.concatenate([modal, jnp.stack(angular), jnp.stack(linear)])
+
+    def gyroscopic_parts(
+        self, eta: jax.Array, etad: jax.Array, omega: Three, velocity: Three
+    ) -> tuple[jax.Array, Three, Three]:
+        """The same on modes, angular and linear, with the components of vectors apart."""
         if self.level == "ruthless":
             eta, etad = jnp.zeros_like(eta), jnp.zeros_like(etad)
-        moment, inertia = self.first_moment_at(eta), self.inertia_at(eta)
-        rotation, translation = self.couplings_at(eta)
-        moment_rate = _times(translation, etad)
+        moment, inertia = tuple(apart(self.first_moment_at(eta))), apart(self.inertia_at(eta))
+        rotation, translation = map(apart, self.couplings_at(eta))
         turning = _cross(omega, velocity)  # classical acceleration less the spatial one
-        linear = _cross(omega, 2.0 * moment_rate + _cross(omega, moment)) + self.mass * turning
-        angular = _cross(omega, _times(inertia, omega) + _times(rotation, etad)) + _cross(moment, turning)
-        slope = self.inertia_first + _over(self._inertia_second, eta)
-        modal = _over(translation, turning) - 0.5 * _over(_over(jnp.moveaxis(slope, 0, 2), omega), omega)
+        rate = tuple(summed(translation[k] * etad, 0) for k in range(3))
+        moving = tuple(2.0 * a + b for a, b in zip(rate, _cross(omega, moment), strict=True))
+        linear = tuple(a + self.mass * b for a, b in zip(_cross(omega, moving), turning, strict=True))
+        spin = tuple(sum(inertia[k, j] * omega[j] for j in range(3)) + summed(rotation[k] * etad, 0) for k in range(3))
+        angular = tuple(a + b for a, b in zip(_cross(omega, spin), _cross(moment, turning), strict=True))
+        slope = apart(self.inertia_first + _over(self._inertia_second, eta))
+        modal = translation[0] * turning[0] + translation[1] * turning[1] + translation[2] * turning[2]
+        modal = modal - 0.5 * sum(slope[:, i, j] * (omega[i] * omega[j]) for i in range(3) for j in range(3))
         if self.level != "ruthless":
             rate = self._rotation_coupling_rate
-            angular = angular + _times(_over(slope, etad), omega) + _times(_over(rate, etad), etad)
-            gyration = rate - jnp.swapaxes(rate, 0, 2)
-            modal = modal + _over(_over(gyration, etad), omega)
+            turned = apart(_over(rate, etad))  # (3, m)
+            swung = [sum(summed(slope[:, i, j] * etad, 0) * omega[j] for j in range(3)) for i in range(3)]
+            angular = tuple(
+                a + b + summed(turned[k] * etad, 0) for k, (a, b) in enumerate(zip(angular, swung, strict=True))
+            )
+            other = [summed(rate[:, k] * etad, 1) for k in range(3)]
+            modal = modal + sum((turned[k] - other[k]) * omega[k] for k in range(3))
         if self.level == "consistent":
-            linear = linear + _over(_over(self.foreshortening, etad), etad)
-        return jnp.concatenate([modal, angular, linear])
+            drawn = _over(self.foreshortening, etad)  # (m, 3)
+            linear = tuple(a + summed(drawn[:, k] * etad, 0) for k, a in enumerate(linear))
+        return modal, angular, linear
 
     def geometric_stiffness(
         self, omega: jax.Array, angular_acceleration: jax.Array, acceleration: jax.Array
@@ -225,6 +243,15 @@ class FlexibleBody:
         field = _skew(angular_acceleration) + _times(skew, skew)  # a(r0) = acceleration + field r0
         moment = jnp.swapaxes(field, 0, 1) * self.foreshortening_moment
         return jnp.sum(moment, axis=(2, 3)) + jnp.sum(self.foreshortening * acceleration, axis=2)
+
+    def gathered(self) -> FlexibleBody:
+        """The same, with all that is linear in `foreshortening_moment` put where it counts."""
+        return replace(
+            self,
+            rotation_coupling_rate=self._rotation_coupling_rate,
+            inertia_second=self._inertia_second,
+            foreshortening_moment=jnp.zeros_like(self.foreshortening_moment),
+        )
 
     @property
     def _rotation_coupling_rate(self) -> jax.Array:
@@ -318,8 +345,8 @@ def _times(matrix: jax.Array, x: jax.Array) -> jax.Array:
     return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else summed(matrix[:, :, None] * x[None])
 
 
-def _cross(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+def _cross(a: Three, b: Three) -> Three:
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
 def _skew(a: jax.Array) -> jax.Array:

@@ -5,6 +5,7 @@
 | `levels` | one padded scan over depths | everything; the fastest where each operation is a kernel of its own |
 | `bodies` | one scan over bodies, depth first | trees, where the walk is one kernel: a humanoid gains a fifth |
 | `segments` | one scan per distinct unbranched run | a few long limbs: a tenth faster, twice the time to compile |
+| `kinds` (`KindWalk`) | a scan for each run of levels with the same kinds of nodes | nodes of different sizes |
 | `associative` | scans of logarithmic depth (`associative`) | one long chain on an accelerator; slower on a CPU |
 """
 

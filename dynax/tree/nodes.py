@@ -18,7 +18,7 @@ are outside: they enter as forces, or where that is cheaper as `b_m`, of which t
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ import numpy as np
 
 from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia
 from dynax.sweep import Walk, take_rows
+from dynax.sweep.kinds import Kinds, KindWalk, each_kind
 
 Shiftable = TypeVar("Shiftable", ArticulatedInertia, Force)
 
@@ -114,9 +115,27 @@ class Gains(Protocol):
         ...
 
 
-def articulate(handed: ArticulatedInertia, inertia: RigidInertia, node: Nodes) -> tuple[ArticulatedInertia, Gains]:
+class NodesOfKinds(Kinds):
+    """Nodes of several kinds, which walk by kinds: there the walk knows where ports are."""
+
+    def ports(self, like: jax.Array) -> jax.Array:
+        return like
+
+    def of_bases(self, ports: Shiftable) -> Shiftable:
+        return ports
+
+    def on_bases(self, motion: Motion) -> Motion:
+        return motion
+
+
+jax.tree_util.register_pytree_node(NodesOfKinds, lambda x: (list(x), None), lambda _, x: NodesOfKinds(x))
+
+
+def articulate(
+    handed: ArticulatedInertia, inertia: RigidInertia | None, node: Nodes
+) -> tuple[ArticulatedInertia, Gains]:
     """The freedoms of a node eliminated from what its children hand over and its bodies' inertias: `P+`, the factor."""
-    p = handed + inertia
+    p = handed if inertia is None else handed + inertia
     phi, d = node.coupled(p)
     return node.eliminated(node.inertia(p), phi, d)
 
@@ -149,9 +168,9 @@ def observe(a: Motion, node: Nodes, gains: Gains, x: jax.Array) -> tuple[Motion,
 class Load(NamedTuple):
     """What velocities and the outside do to each node, in rows."""
 
-    force: Force
+    force: Force | Kinds | None
     """At the ports."""
-    own: Force | None = None
+    own: Force | Kinds | None = None
     """At the node's point, `p_b`: of inertia that is at no port."""
     bias: Motion | None = None
     """`b_m`, if it is not in the forces."""
@@ -160,27 +179,39 @@ class Load(NamedTuple):
 class NodeOrder:
     """Where velocities stand in the rows of a walk over nodes: static, made once for each tree and execution."""
 
-    def __init__(self, walk: Walk, velocity: np.ndarray, roots: np.ndarray, last: np.ndarray | None = None):
+    def __init__(
+        self,
+        walk: Walk | KindWalk,
+        velocity: np.ndarray | Kinds,
+        roots: np.ndarray,
+        last: np.ndarray | None = None,
+    ):
         self.walk = walk
         self.last = last
         """For each body the row of its last hinge, `None` where rows stand for bodies."""
         self.velocity = velocity
-        """The entry of each row's freedom, or `(rows, r)` for those of several; -1 where there is none."""
+        """The entry of each row's freedom, or `(rows, r)` for those of several, of each kind if there are; -1 where
+        there is none."""
         self.roots = roots
         """The six entries of each free base, one after another."""
-        held = np.flatnonzero(velocity >= 0)
+        flat = np.concatenate([own.reshape(-1) for own in each_kind(velocity)])
+        held = np.flatnonzero(flat >= 0)
         self.places = np.zeros(len(roots) + len(held), dtype=int)
         """Where each entry stands among the roots' and the rows'."""
         self.places[roots] = np.arange(len(roots))
-        self.places[velocity.reshape(-1)[held]] = len(roots) + held
+        self.places[flat[held]] = len(roots) + held
 
-    def rows(self, x: jax.Array) -> jax.Array:
+    def rows(self, x: jax.Array) -> Any:
         """Entries of a vector over freedoms in rows, zeros where there is none."""
-        return take_rows(x, self.velocity.reshape(-1)).reshape(*self.velocity.shape, *x.shape[1:])
+        each = [take_rows(x, own.reshape(-1)).reshape(*own.shape, *x.shape[1:]) for own in each_kind(self.velocity)]
+        return Kinds(each) if isinstance(self.velocity, Kinds) else each[0]
 
-    def vector(self, roots: jax.Array, rows: jax.Array) -> jax.Array:
+    def vector(self, roots: jax.Array, rows: jax.Array | Kinds) -> jax.Array:
         """A vector over freedoms, from entries of the roots and those in rows."""
-        return take_rows(jnp.concatenate([roots, rows.reshape(self.velocity.size, *roots.shape[1:])]), self.places)
+        each = zip(each_kind(self.velocity), each_kind(rows), strict=True)
+        return take_rows(
+            jnp.concatenate([roots, *(x.reshape(own.size, *roots.shape[1:]) for own, x in each)]), self.places
+        )
 
     def to_bodies(self, rows):
         """Quantities of rows for the bodies whose motions are theirs."""

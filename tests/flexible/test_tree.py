@@ -14,7 +14,7 @@ from flexible.systems import RIGID, System, at, body_of, by_particles, floating,
 from simulate.systems import advance, energy
 
 import dynax as dx
-from dynax.embedding.flexible import forward
+from dynax.embedding.flexible_nodes import forward
 
 close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11)
 
@@ -217,6 +217,9 @@ def test_what_is_refused(rng):
         dx.forward_dynamics(model, zero, zero, zero, execution="associative")
     with pytest.raises(ValueError, match="does not know the stiffness of modes"):
         dx.step(model, zero, zero, zero, 0.01, stepper="implicit_midpoint")
+    for function in (dx.sparse_constrained_dynamics, dx.open_system):
+        with pytest.raises(TypeError, match="takes a Model, not FlexibleModel"):
+            function(model, zero, zero, zero)
     with pytest.raises(KeyError, match="boom/modes"):
         model.v_slice("boom/modest")
     builder.loop("closed", successor="boom/tip", joint=dx.Spherical())

@@ -1,0 +1,186 @@
+"""The nodes of a model with bodies that bend, and forward dynamics by the recursion over them (Jain and Rodriguez,
+FLEX-ABA).
+
+A body that bends is a node whose freedoms are those of its joint and its modes and whose ports are its places that
+carry something: the full form. In the split form the modes are a node behind the hinges of the joint; both eliminate
+the same system in another order. All is about the node's point, the joint (in the split form that of the carrier):
+
+    U_m    the joint's columns, and how each mode moves the place, as the motion of all space with it
+    M_bb = M_rr        M_bx = M_rf + M_rr U_f        M_xx = M_ff + U_f* M_rf + M_fr U_f + U_f* M_rr U_f
+
+with `M_m(eta)` in the parts r and f at the frame, `U_f`, and what is welded to a place like a frame of rigid inertia.
+Arrays have the axes of the batch last.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.algorithms.articulated import Tree, recursion
+from dynax.bodies.base import free_bases
+from dynax.bodies.block import Block
+from dynax.bodies.flexible import Modal
+from dynax.bodies.hinge import slot_rows
+from dynax.compile.fence import apart
+from dynax.embedding.coefficients import pick
+from dynax.embedding.flexible import State, flat, moving, on_modes, reduced, state, with_bending
+from dynax.embedding.flexible_plan import Blocks, Plan, plan
+from dynax.linear.sums import summed
+from dynax.model.flexible import FlexibleModel
+from dynax.spatial import Force, Motion, RigidInertia, Vec3
+from dynax.sweep import take_rows
+from dynax.sweep.kinds import Kinds
+from dynax.tree.bodies import passive_force, per_velocity, world_inertias
+from dynax.tree.freedoms import freedoms
+from dynax.tree.layout import Parts
+from dynax.tree.nodes import Load, NodesOfKinds
+from dynax.tree.setup import Setup
+
+
+class Bent(NamedTuple):
+    """Bodies that bend as nodes of one size, about their nodes' points."""
+
+    node: Block
+    joint: Motion
+    """The columns of the joint, axes (row, freedom)."""
+    places: Motion
+    """Those of the modes at each place, extended to the node's point, axes (row, place, mode)."""
+    arm: Vec3
+    """From the node's point to each place."""
+
+
+def nodes(model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None) -> Tree:
+    """The tree of nodes; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
+    return node_tree(model, at, s, kin, p, locked)[0]
+
+
+def node_tree(
+    model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None
+) -> tuple[Tree, list[Bent]]:
+    """The tree of nodes, and of those that bend what else is known."""
+    tree, inertias = model.tree, world_inertias(s, kin)
+    modal = with_bending(model, at, s, kin)[0]
+    rotation, offset, inertia = s.layout.body_order(
+        Parts(*((k.rotation, k.offset, i) for k, i in zip(kin, inertias, strict=True)))
+    )
+    offset = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(a), *s.batch)), offset)
+    rows, armature = freedoms(tree, s, kin), per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
+    bent = [_bent(at, b, modal, inertia, rotation, offset, rows.column, armature) for b in p.blocks]
+    rigid = []
+    if len(p.slot):
+        hinge = take_rows(slot_rows(tree, s, kin), np.where(p.slot >= 0, s.layout.slots.inverse[p.slot], -1))
+        rigid = [hinge._replace(offset=_along(offset, p.path), armature=hinge.armature + _static(p.slot < 0, s))]
+    found = [*rigid, *(b.node for b in bent)]
+    if locked is not None:
+        held = [(v >= 0) & locked[v] for v in p.order.velocity]
+        found = [node.without(_static(h, s)) for node, h in zip(found, held, strict=True)]
+    at_ports = Kinds([*(take_rows(inertia, p.last) for _ in rigid), *(None for _ in bent)])
+    return Tree(p.order, NodesOfKinds(found), at_ports, free_bases(tree, s, inertias, p.bases)), bent
+
+
+def _bent(
+    at: State, b: Blocks, modal: Modal, inertias: RigidInertia, rotation, offset: Vec3, freedom: Motion, armature
+) -> Bent:
+    """The nodes of one size, from the modal inertias in world axes and those of what is welded to places."""
+    arm = _along(offset, b.paths)
+    to_frame = jax.tree.map(lambda a: a[:, 0], arm)
+    own = pick(at.columns, b.place)[:, :, :, : b.mode.shape[1]]
+    six = jax.tree.map(lambda a: a[:, :, None], pick(freedom, b.held))
+    frame = jax.tree.map(apart, summed(six * own[:, 0]).shift(-_per_mode(to_frame, 1)))
+    turned, (x, y, z, u, v, w) = pick(rotation, b.body[:, 1:-1]), jnp.unstack(own[:, 1:], axis=2)
+    nodes = Motion(Vec3(x, y, z), Vec3(u, v, w)).rotate(_per_mode(turned, 2))
+    nodes = nodes.shift(-_per_mode(jax.tree.map(lambda a: a[:, 1:], arm), 2))
+    nodes = jax.tree.map(lambda a, b: apart(a[:, None] + b), frame, nodes)
+    places = jax.tree.map(lambda a, b: jnp.concatenate([a[:, None], b], axis=1), frame, nodes)
+    inertia = take_rows(modal.inertia, b.member).shift_to_parent(to_frame)
+    along = pick(flat(modal.coupling, 2), b.mode).shift_to_parent(_per_mode(to_frame, 1))
+    inertia, along = jax.tree.map(apart, (inertia, along))
+    coupling = jax.tree.map(apart, _per_mode(inertia, 1) @ frame + along)
+    mass = pick(flat(modal.mass, 3), b.pair) + _pairs(frame, coupling) + jnp.swapaxes(_pairs(frame, along), 1, 2)
+    loads = pick(inertias, b.body[:, 1:-1]).shift_to_parent(jax.tree.map(lambda a: a[:, 1:], arm))
+    pulls = jax.tree.map(apart, _per_mode(loads, 2) @ nodes)
+    coupling, inertia = coupling + summed(pulls), inertia + summed(loads) + take_rows(inertias, b.body[:, -1])
+    mass, each = apart(mass + summed(_pairs(nodes, pulls, 2))), _per_mode(inertia, 1)
+    if (b.mode < 0).any():
+        mass = mass + _like((b.mode < 0)[:, :, None] * np.eye(b.mode.shape[1]), mass)
+    joint = pick(freedom, b.freedom)
+    image = jax.tree.map(apart, each @ joint)
+    mixed, rotor = _pairs(joint, coupling), pick(armature, b.freedom) + _like(b.freedom < 0, mass)
+    mixed = apart(mixed)
+    hinged = _pairs(joint, image) + rotor[:, :, None] * _like(np.eye(b.freedom.shape[1])[None], mass)
+    mass = jnp.concatenate(
+        [jnp.concatenate([hinged, mixed], axis=2), jnp.concatenate([jnp.swapaxes(mixed, 1, 2), mass], axis=2)], axis=1
+    )
+    carrying = jax.tree.map(
+        lambda a: jnp.concatenate([a, jnp.zeros_like(a[:, :1])], axis=1)[np.arange(len(a))[:, None], b.port], places
+    )
+    carrying = jax.tree.map(lambda a: a * _like((b.port >= 0)[:, :, None], a), carrying)
+    column = jax.tree.map(
+        lambda s, u: jnp.concatenate([jnp.broadcast_to(s[:, None], (*u.shape[:2], *s.shape[1:])), u], axis=2),
+        joint,
+        carrying,
+    )
+    phi = jax.tree.map(lambda s, u: jnp.concatenate([s, u], axis=1), image, coupling)
+    return Bent(Block(_along(offset, b.path), column, phi, mass, inertia), joint, places, arm)
+
+
+def _pairs(motion: Motion, force: Force, axis: int = 1) -> jax.Array:
+    """`[..., i, j]`: the power of force `j` along motion `i`, which are on `axis`."""
+    return _per_mode(motion, axis + 1).dot(_per_mode(force, axis))
+
+
+def _per_mode(tree, axis: int):
+    return jax.tree.map(lambda a: jnp.expand_dims(a, axis), tree)
+
+
+def _along(offset: Vec3, path: np.ndarray) -> Vec3:
+    """Sums of offsets along paths, the last axis of indices."""
+    return summed(pick(offset, path), path.ndim - 1)
+
+
+def _like(known: np.ndarray, like: jax.Array) -> jax.Array:
+    return jnp.asarray(known.reshape(*known.shape, *(1,) * (like.ndim - 3)), like.dtype)
+
+
+def _static(known: np.ndarray, s: Setup) -> jax.Array:
+    """A known array with axes of length one for the batch."""
+    return jnp.asarray(known.reshape(*known.shape, *(1,) * len(s.batch)), s.dtype)
+
+
+def forward(
+    model: FlexibleModel,
+    q,
+    v,
+    tau,
+    external,
+    execution: str = "levels",
+    *,
+    full: bool | None = None,
+    locked=None,
+    a=None,
+) -> jax.Array:
+    """Accelerations for trailing batch axes; on top of `a`, which has those of `locked` freedoms, if any."""
+    p = plan(model.skeleton.topology, model.members, full)
+    at = state(model, q, v)
+    m = moving(model, at, a, external, execution)
+    tree, bent = node_tree(model, at, m.setup, m.kin, p, locked)
+    needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
+    forces = m.setup.layout.body_order(m.forces)
+    rigid = [take_rows(forces, p.last)] if len(p.slot) else []
+    acting, pulls = [], [jnp.zeros((len(p.slot), *m.setup.batch), m.setup.dtype) for _ in rigid]
+    for own, b in zip(p.blocks, bent, strict=True):
+        force = pick(forces, own.body[:, :-1]).shift_to_parent(b.arm)
+        total = summed(force) + take_rows(forces, own.body[:, -1])
+        modes = summed(b.places.dot(_per_mode(force, 2)))
+        pulls.append(jnp.concatenate([b.joint.dot(_per_mode(total, 1)), modes], axis=1))
+        acting.append(total)
+    still = jnp.zeros((len(p.order.roots), *m.setup.batch), m.setup.dtype)
+    needed = needed + p.order.vector(still, Kinds(pulls))
+    load = Load(Kinds([*rigid, *(None for _ in bent)]), Kinds([*(None for _ in rigid), *acting]))
+    on_bases = take_rows(forces, model.tree.topology.free_roots[p.bases])
+    held = None if locked is None else locked[tree.order.roots]
+    return recursion(tree, load, on_bases, tau - needed, held).a
