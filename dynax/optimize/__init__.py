@@ -1,5 +1,12 @@
 """Trajectories, controllers and designs by gradient."""
 
+from dynax.optimize.inverse_kinematics import Target as Target
+from dynax.optimize.inverse_kinematics import direction_target as direction_target
+from dynax.optimize.inverse_kinematics import line_target as line_target
+from dynax.optimize.inverse_kinematics import orientation_target as orientation_target
+from dynax.optimize.inverse_kinematics import plane_target as plane_target
+from dynax.optimize.inverse_kinematics import pose_target as pose_target
+from dynax.optimize.inverse_kinematics import position_target as position_target
 from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
@@ -22,6 +29,8 @@ from dynax.optimize.problem import equality as equality
 from dynax.optimize.problem import inequality as inequality
 from dynax.optimize.problem import problem as problem
 from dynax.optimize.problem import residual as residual
+from dynax.optimize.regulator import Regulator as Regulator
+from dynax.optimize.regulator import regulator as regulator
 from dynax.optimize.result import History as History
 from dynax.optimize.result import Result as Result
 from dynax.optimize.result import Status as Status
