@@ -174,9 +174,11 @@ from dynax.derivatives.forward_dynamics import (
 # Motion in time, batches
 from dynax.simulate import (
     AbstractStepper as AbstractStepper,
+    Eigenmodes as Eigenmodes,
     ExplicitEuler as ExplicitEuler,
     Heun as Heun,
     ImplicitMidpoint as ImplicitMidpoint,
+    Linearization as Linearization,
     RolloutStatus as RolloutStatus,
     RungeKutta4 as RungeKutta4,
     SemiImplicitEuler as SemiImplicitEuler,
@@ -184,6 +186,8 @@ from dynax.simulate import (
     Variational as Variational,
     batch as batch,
     diffrax_term as diffrax_term,
+    eigenmodes as eigenmodes,
+    linearize as linearize,
     rollout as rollout,
     solve as solve,
     step as step,
@@ -191,6 +195,14 @@ from dynax.simulate import (
 
 # Trajectories, controllers and designs by gradient
 from dynax import optimize as optimize
+from dynax.optimize.equilibrium import (
+    Equilibrium as Equilibrium,
+    find_equilibrium as find_equilibrium,
+)
+from dynax.optimize.inverse_kinematics import (
+    InverseKinematics as InverseKinematics,
+    inverse_kinematics as inverse_kinematics,
+)
 
 # How it is compiled
 from dynax.compile.report import (

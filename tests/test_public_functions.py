@@ -118,6 +118,9 @@ CALLS = {
     ),
     "factor_ltdl": lambda g: jax.tree.leaves(dx.factor_ltdl(g.matrix, range(-1, g.model.nv - 1))),
     "factor_ltl": lambda g: jax.tree.leaves(dx.factor_ltl(g.matrix, range(-1, g.model.nv - 1))),
+    "find_equilibrium": lambda g: dx.find_equilibrium(
+        g.bars, g.closed, 0.1 * g.closed[:1], actuation=jnp.ones_like(g.closed, shape=(3, 1)), hold=["crank_joint"]
+    )[:4],
     "fixman_potential": lambda g: dx.fixman_potential(g.model, g.q, 0.7),
     "fixman_torque": lambda g: dx.fixman_torque(g.model, g.q, 0.7),
     "floating_bias_force": lambda g: dx.floating_bias_force(g.model, g.q, g.v, g.external),
@@ -144,6 +147,9 @@ CALLS = {
     "inverse_dynamics": lambda g: dx.inverse_dynamics(g.model, g.q, g.v, g.a, g.external),
     "inverse_dynamics_derivatives": lambda g: dx.inverse_dynamics_derivatives(g.model, g.q, g.v, g.a, g.external),
     "inverse_dynamics_regressor": lambda g: dx.inverse_dynamics_regressor(g.model, g.q, g.v, g.a),
+    "inverse_kinematics": lambda g: (
+        dx.inverse_kinematics(g.model, dx.optimize.position_target("hand", (0.1, 0.2, 0.9)), g.q).q
+    ),
     "inverse_mass_matrix": lambda g: dx.inverse_mass_matrix(g.model, g.q),
     "jacobian": lambda g: dx.jacobian(g.model, g.q, "hand", **FRAME),
     "jacobian_bias": lambda g: dx.jacobian_bias(g.model, g.q, g.v, "hand", **FRAME),
@@ -151,6 +157,7 @@ CALLS = {
     "joint_coupling": lambda g: jax.tree.leaves(coupled(g)[2]),
     "joint_forces": lambda g: dx.joint_forces(g.model, g.q, g.v, g.a, g.external),
     "kinetic_energy": lambda g: dx.kinetic_energy(g.model, g.q, g.v),
+    "linearize": lambda g: dx.linearize(g.model, g.q, g.v, g.tau),
     "log_determinant": lambda g: dx.log_determinant(g.model, g.q),
     "loop_closure_dynamics": lambda g: dx.loop_closure_dynamics(g.bars, gamma, g.closed[:1], g.rate[:1], g.rate),
     "loop_jacobians": lambda g: dx.loop_jacobians(g.bars, g.closed),
@@ -182,7 +189,7 @@ CALLS = {
 # Those that make, change or describe models and programs, in NumPy or not at all; and Diffrax, which promotes.
 OTHERS = {
     "attach", "batch", "beam_elements", "change_root", "check_elements", "choose_independent", "compile_report",
-    "constraint_names", "constraint_pattern", "diffrax_term", "embed", "fix_joints", "flexible_beam",
+    "constraint_names", "constraint_pattern", "diffrax_term", "eigenmodes", "embed", "fix_joints", "flexible_beam",
     "flexible_body_from_nodes", "flexible_panel", "inconsistent_bodies", "keyframes", "load", "load_finite_elements",
     "load_flexible_body", "orthonormal_modes", "panel_elements", "read_matrix_market", "remove_subtree", "save",
     "save_finite_elements", "save_flexible_body", "simplify_inertias", "solve", "to_builder", "transferable_inertias",

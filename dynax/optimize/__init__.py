@@ -1,5 +1,19 @@
 """Trajectories, controllers and designs by gradient."""
 
+from dynax.optimize.collocation import CollocatedPlant as CollocatedPlant
+from dynax.optimize.collocation import Nodes as Nodes
+from dynax.optimize.collocation import Refined as Refined
+from dynax.optimize.collocation import collocation as collocation
+from dynax.optimize.collocation import guess as guess
+from dynax.optimize.collocation import nodes as nodes
+from dynax.optimize.collocation import refine as refine
+from dynax.optimize.inverse_kinematics import Target as Target
+from dynax.optimize.inverse_kinematics import direction_target as direction_target
+from dynax.optimize.inverse_kinematics import line_target as line_target
+from dynax.optimize.inverse_kinematics import orientation_target as orientation_target
+from dynax.optimize.inverse_kinematics import plane_target as plane_target
+from dynax.optimize.inverse_kinematics import pose_target as pose_target
+from dynax.optimize.inverse_kinematics import position_target as position_target
 from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
@@ -9,6 +23,8 @@ from dynax.optimize.mpc import Plan as Plan
 from dynax.optimize.mpc import command as command
 from dynax.optimize.mpc import replan as replan
 from dynax.optimize.mpc import start as start
+from dynax.optimize.nlp import NonlinearProgram as NonlinearProgram
+from dynax.optimize.nlp import as_nlp as as_nlp
 from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
 from dynax.optimize.plant import FunctionPlant as FunctionPlant
 from dynax.optimize.plant import ModelPlant as ModelPlant
@@ -22,6 +38,8 @@ from dynax.optimize.problem import equality as equality
 from dynax.optimize.problem import inequality as inequality
 from dynax.optimize.problem import problem as problem
 from dynax.optimize.problem import residual as residual
+from dynax.optimize.regulator import Regulator as Regulator
+from dynax.optimize.regulator import regulator as regulator
 from dynax.optimize.result import History as History
 from dynax.optimize.result import Result as Result
 from dynax.optimize.result import Status as Status

@@ -1,4 +1,4 @@
-"""The limits of a model as constraints of a problem."""
+"""The limits of a model: as constraints of a problem, and as the room that a configuration leaves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from dynax.embedding.model import EmbeddedModel
+from dynax.joints import AbstractJoint, Reversed
 from dynax.linear.matrices import product
 from dynax.model import Model
+from dynax.model.flexible import FlexibleModel
 from dynax.optimize.plant import ModelPlant
 from dynax.optimize.problem import Problem, Term, inequality
 
@@ -64,3 +68,52 @@ def _within(limits: np.ndarray, of: Callable) -> tuple[Term, ...]:
         return scale.astype(found.dtype) * (found - bound.astype(found.dtype))
 
     return (inequality(beyond),)
+
+
+def room(model: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How far each freedom may go from `q`, down and up, as `position_limits` leave it, shape `(nv,)` each; zero on a
+    limit. Of an embedded model the freedoms that are independent."""
+    limits, own, place = _coordinates(model)
+    low, high = (
+        jnp.append(x.astype(q.dtype), free)[own] for x, free in zip(limits.T, (-jnp.inf, jnp.inf), strict=True)
+    )
+    now = jnp.append(q, 0.0)[place]
+    return low - now, high - now
+
+
+def _coordinates(model: Any) -> tuple[jax.Array, np.ndarray, np.ndarray]:
+    """The limits of a model's tree; for each freedom its row of these, and where its coordinate stands in `q`: the last
+    of all where it has none that adds."""
+    tree = getattr(model, "tree", model)
+    row = _rows(tree)
+    if isinstance(model, FlexibleModel):
+        row = np.where(model.places.own_v >= 0, row[model.places.own_v], tree.nq)
+        return tree.position_limits, row, np.append(model.places.q, model.nq)[row]
+    row = row[list(model.independent)] if isinstance(model, EmbeddedModel) else row
+    return tree.position_limits, row, row
+
+
+def _rows(tree: Model) -> np.ndarray:
+    """For each freedom the coordinate that it adds to, `nq` where there is none, as in a quaternion."""
+    topology, row = tree.topology, np.full(tree.nv, tree.nq)
+    for kind, bodies in topology.groups.items():
+        own = kind.joint if isinstance(kind, Reversed) else kind
+        if type(own).integrate is AbstractJoint.integrate:
+            for k in range(own.nv):
+                row[topology.v_start[bodies] + k] = topology.q_start[bodies] + k
+    return row
+
+
+def refuse_uneven(model: Any) -> None:
+    """`ValueError` for limits, where they are known, of coordinates which velocities do not simply add to."""
+    tree = getattr(model, "tree", model)
+    if isinstance(tree.position_limits, Tracer):
+        return
+    others = np.setdiff1d(np.arange(tree.nq), _rows(tree))
+    limited = others[np.isfinite(np.asarray(tree.position_limits)[others]).any(axis=1)]
+    if len(limited):
+        body = int(np.searchsorted(tree.topology.q_start, limited[0], side="right")) - 1
+        raise ValueError(
+            f"{tree.joint_names[body]!r} of model {tree.name!r} has position_limits, which cannot be kept for a joint "
+            f"of kind {tree.joints[body]!r}: set them to infinity, or make it of hinges and slides"
+        )

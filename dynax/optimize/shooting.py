@@ -56,6 +56,8 @@ class State(NamedTuple):
     costates: jax.Array
     multipliers: Multipliers
     regularisation: jax.Array
+    bent: jax.Array
+    """Whether it bent the wrong way with less regularisation, here or no step away that helped."""
     merit: jax.Array
     """The weight of the gaps."""
     violation: jax.Array
@@ -149,6 +151,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
         costates=costates,
         multipliers=multipliers,
         regularisation=zero,
+        bent=jnp.zeros((), bool),
         merit=zero,
         violation=jnp.asarray(jnp.inf, dtype),
         count=jnp.zeros((), int),
@@ -293,13 +296,15 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
     rest = calm & (-promised <= small * scale) & (violation <= tight)
     moves = still & ~rest & (violation > tight)
+    # No slope, though regularised: either that is not needed, or this is a saddle.
+    flat = solved & ~calm & (gap <= jnp.sqrt(small)) & (-promised * jnp.maximum(s.regularisation, 1.0) <= small * scale)
 
     sizes = jnp.exp2(-jnp.arange(options.step_sizes, dtype=dtype))
     xs, us = jax.vmap(lambda size: _followed(problem, s.x, s.u, policy, lq.c, size))(sizes)
     trials = jax.vmap(lambda x, u: _costs(problem, x, u, s.multipliers))(xs, us) + merit * (1.0 - sizes) * misses
     slack = 8.0 * eps * (jnp.abs(cost) + merit * misses)
     good = jnp.isfinite(trials) & (trials <= cost + merit * misses + ARMIJO * sizes * promised + slack)
-    good = good & solved & finite & ~rest & ~moves
+    good = good & solved & finite & ~rest & ~moves & ~flat
     best = jnp.min(jnp.where(good, trials, jnp.inf))
     first = jnp.argmax(good & (trials <= best + slack))  # the longest of those that rounding does not tell apart
     taken = good[first]
@@ -307,12 +312,14 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     stays = rest | moves
     more = jnp.where(taken, jnp.where(size >= 0.5, 0.1 * s.regularisation, s.regularisation), 10.0 * s.regularisation)
-    more = jnp.where(~taken & (more < LEAST), LEAST, jnp.where(more < LEAST, 0.0, more))
+    more = jnp.where(flat, 0.1 * s.regularisation, more)
+    more = jnp.where(~taken & ~flat & (more < LEAST), LEAST, jnp.where(more < LEAST, 0.0, more))
     heavier = moves & (violation > 0.1 * s.violation)
     multipliers = jax.tree.map(partial(jnp.where, stays), _moved(problem, s, path, end, heavier), s.multipliers)
     status = jnp.where(rest, int(Status.CONVERGED), RUNNING)
     stuck = jnp.where(violation > tight, int(Status.INFEASIBLE), int(Status.STALLED))
     status = jnp.where(~stays & ~taken & (more > MOST), stuck, status)
+    status = jnp.where(flat & s.bent, int(Status.STALLED), status)
     status = jnp.where(moves & (s.multipliers.penalty > HEAVIEST), int(Status.INFEASIBLE), status)
     status = jnp.where(finite, status, int(Status.NOT_FINITE))
     row = History(plain, gap, violation, -promised, size, s.regularisation)
@@ -323,6 +330,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
         costates=jnp.where(solved, costates, s.costates),
         multipliers=multipliers,
         regularisation=jnp.where(stays, s.regularisation, more),
+        bent=~solved | (s.bent & ~(taken & (-promised > small * scale))),
         merit=jnp.where(moves, 0.0, merit),
         violation=jnp.where(moves, violation, s.violation),
         count=s.count + 1,

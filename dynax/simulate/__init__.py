@@ -5,6 +5,10 @@ from dynax.simulate.diffrax import diffrax_term as diffrax_term
 from dynax.simulate.diffrax import solve as solve
 from dynax.simulate.euler import ExplicitEuler as ExplicitEuler
 from dynax.simulate.euler import SemiImplicitEuler as SemiImplicitEuler
+from dynax.simulate.linearize import Eigenmodes as Eigenmodes
+from dynax.simulate.linearize import Linearization as Linearization
+from dynax.simulate.linearize import eigenmodes as eigenmodes
+from dynax.simulate.linearize import linearize as linearize
 from dynax.simulate.midpoint import ImplicitMidpoint as ImplicitMidpoint
 from dynax.simulate.rollout import rollout as rollout
 from dynax.simulate.rollout import step as step

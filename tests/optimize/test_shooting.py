@@ -272,3 +272,23 @@ def test_shapes_are_named():
     problem = o.problem(plant, jnp.zeros(2), 0.1, knots=5)
     with pytest.raises(ValueError, match=r"`controls` has shape \(4, 1\), expected \(5, 1\)"):
         o.solve(problem, jnp.zeros((4, 1)))
+
+
+def test_a_saddle_is_no_optimum():
+    """Between two wells, where no slope tells which way: the solver says so, and at once; from aside it goes down."""
+    problem = o.problem(
+        o.plant(lambda x, u, p: x + u, states=1, controls=1),
+        jnp.zeros(1),
+        0.1,
+        knots=5,
+        costs=[o.residual(lambda x, u, p: u, 1e-2)],
+        end_costs=[o.cost(lambda x, p: jnp.sum((x**2 - 1.0) ** 2))],
+    )
+    guesses = jnp.stack([jnp.zeros((5, 1)), jnp.full((5, 1), 0.1), jnp.full((5, 1), -1e-3)])
+    result = jax.vmap(lambda u: o.solve(problem, u, o.rollout(problem, u)))(guesses)
+    assert result.status.tolist() == [o.Status.STALLED, o.Status.CONVERGED, o.Status.CONVERGED]
+    assert result.iterations[0] < 20
+    near(np.abs(result.states[1:, -1, 0]), 0.99975, 1e-4)
+    assert np.all(
+        np.isnan(jax.grad(lambda x0: o.solve(dataclasses.replace(problem, x0=x0), guesses[0]).cost)(jnp.zeros(1)))
+    )

@@ -1,0 +1,215 @@
+"""A problem of optimal control as a nonlinear program, for codes that want all of it: f, g, their sparse derivatives.
+
+    min f(y)     lower <= y <= upper     constraint_lower <= g(y) <= constraint_upper
+
+`y` holds tangents of the states and changes of the controls about a guess, `[dx_0, du_0, dx_1, du_1, ..., dx_N]`; `g`
+the first state, what each step misses, constraints along the path and at the end. A step ties neighbours alone, so
+that Jacobian and Hessian are block-banded: dense blocks of `(x_k, u_k, x_k+1)`, by `vmap` over the knots (Betts 2010,
+section 4.6). Names of methods are those that IPOPT's interface `cyipopt` asks for, which takes the program as its
+`problem_obj`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dynax.optimize.collocation import CollocatedPlant
+from dynax.optimize.problem import Problem, one_sided, stacked, value
+
+
+def missed(plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, known: Any, dt: jax.Array) -> jax.Array:
+    """What a step misses, shape `(ndx,)`; of a collocation the defect itself, with nothing solved for."""
+    if not isinstance(plant, CollocatedPlant):
+        return plant.difference(after, plant.step(x, u, known, dt))
+    n, own = plant.base.nx, known[0]
+    z = plant.base.difference(x[:n], after[:n])
+    return -jnp.concatenate([plant.defect(x, u, z, own, dt), after[n:] - plant.points(x, u)[3]])
+
+
+class NonlinearProgram:
+    """Made by `as_nlp`; its functions take NumPy arrays and return them."""
+
+    def __init__(self, problem: Problem, controls: jax.Array, states: jax.Array):
+        self._known = problem, states, controls
+        plant, N = problem.plant, problem.knots
+        n, m = plant.ndx, plant.nu
+        path, end = _kinds(problem)
+        self.n, self.m = N * (n + m) + n, (N + 1) * n + N * len(path) + len(end)
+        lower = np.full((N, n + m), -np.inf)
+        upper = -lower
+        if problem.limits is not None:
+            lower[:, n:], upper[:, n:] = (np.asarray(limit - controls) for limit in problem.limits)
+        none = np.full(n, np.inf)
+        self.lower, self.upper = np.append(lower, -none), np.append(upper, none)
+        kinds = np.concatenate([np.zeros((N + 1) * n, bool), np.tile(path, N), end])
+        self.constraint_lower, self.constraint_upper = np.where(kinds, -np.inf, 0.0), np.zeros(self.m)
+
+        start = (n + m) * np.arange(N)[:, None]
+        block = start + np.arange(n + m + n)  # the variables of each step
+        last = N * (n + m) + np.arange(n)
+        rows = n + n * np.arange(N)[:, None] + np.arange(n), (N + 1) * n + np.arange(N * len(path)).reshape(N, -1)
+        ends = (N + 1) * n + N * len(path) + np.arange(len(end))
+        parts = [_pairs(np.arange(n), np.arange(n)), *(_pairs(r, c) for r, c in zip(rows[0], block, strict=True)),
+                 *(_pairs(r, c[: n + m]) for r, c in zip(rows[1], block, strict=True)), _pairs(ends, last)]  # fmt: skip
+        self._jacobian = np.concatenate(parts, axis=1)
+        below = np.tril_indices(n + m + n), np.tril_indices(n)
+        self._below = below
+        parts = [*(np.stack([c[below[0][0]], c[below[0][1]]]) for c in block),
+                 np.stack([last[below[1][0]], last[below[1][1]]])]  # fmt: skip
+        self._hessian = np.concatenate(parts, axis=1)
+
+    def trajectory(self, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """`controls, states` at `y`, as `o.solve` takes them."""
+        x, u = _moved(*self._known, jnp.asarray(y))
+        return u, x
+
+    def objective(self, y: ArrayLike) -> float:
+        return float(_objective(*self._known, jnp.asarray(y)))
+
+    def gradient(self, y: ArrayLike) -> np.ndarray:
+        return np.asarray(_gradient(*self._known, jnp.asarray(y)))
+
+    def constraints(self, y: ArrayLike) -> np.ndarray:
+        return np.asarray(_constraints(*self._known, jnp.asarray(y)))
+
+    def jacobianstructure(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of what `jacobian` gives."""
+        return self._jacobian[0], self._jacobian[1]
+
+    def jacobian(self, y: ArrayLike) -> np.ndarray:
+        parts = _jacobian(*self._known, jnp.asarray(y))
+        return np.concatenate([np.ravel(part) for part in parts])
+
+    def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of the lower triangle; what stands at a place twice is added."""
+        return self._hessian[0], self._hessian[1]
+
+    def hessian(self, y: ArrayLike, multipliers: ArrayLike, factor: float = 1.0) -> np.ndarray:
+        """Of `factor f + multipliers' g`."""
+        weights = jnp.asarray(multipliers), jnp.asarray(factor, float)
+        stages, end = (np.asarray(part) for part in _hessian(*self._known, jnp.asarray(y), *weights))
+        return np.append(stages[:, *self._below[0]], end[self._below[1]])
+
+
+def _pairs(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    return np.stack([np.repeat(rows, len(columns)), np.tile(columns, len(rows))])
+
+
+def as_nlp(problem: Problem, controls: ArrayLike, states: ArrayLike) -> NonlinearProgram:
+    """The problem as a nonlinear program about a guess, whose numbers must be known.
+
+    **Arguments:** `controls`, shape `(N, nu)`; `states`, shape `(N + 1, nx)`, as for `o.solve`; of a collocation those
+    of `o.guess`.
+    """
+    u, x = jnp.asarray(controls, problem.x0.dtype), jnp.asarray(states, problem.x0.dtype)
+    N, plant = problem.knots, problem.plant
+    for name, given, shape in (("controls", u, (N, plant.nu)), ("states", x, (N + 1, plant.nx))):
+        if given.shape != shape:
+            raise ValueError(f"`{name}` has shape {given.shape}, expected {shape}")
+    return NonlinearProgram(problem, u, x)
+
+
+def _kinds(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Which constraints are inequalities, along the path and at the end."""
+    x, u = problem.x0, jnp.zeros(problem.plant.nu, problem.x0.dtype)
+    rows, end = problem.known_rows(end=False), problem.known_rows(end=True)
+    row = rows if problem.per_knot is None else (rows[0], jax.tree.map(lambda x: x[0], rows[1]))
+    found = one_sided(problem.constraints, (x, u, row)), one_sided(problem.end_constraints, (x, end))
+    return np.asarray(found[0]), np.asarray(found[1])
+
+
+def _split(problem: Problem, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    n, m, N = problem.plant.ndx, problem.plant.nu, problem.knots
+    rows = y[: N * (n + m)].reshape(N, n + m)
+    return jnp.concatenate([rows[:, :n], y[None, N * (n + m) :]]), rows[:, n:]
+
+
+def _moved(problem: Problem, states: jax.Array, controls: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    dx, du = _split(problem, y)
+    return jax.vmap(problem.plant.integrate)(states, dx), controls + du
+
+
+def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Cost, what the step misses, and constraints of a knot, by the changes of its state, control and next state."""
+    x, u, after, row, dt = at
+    plant, n, m = problem.plant, problem.plant.ndx, problem.plant.nu
+    x, u, after = plant.integrate(x, z[:n]), u + z[n : n + m], plant.integrate(after, z[n + m :])
+    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
+    cost = value(problem.costs, (), (x, u, row), nothing, one)
+    return cost, missed(plant, x, u, after, row, dt), stacked(problem.constraints, (x, u, row))
+
+
+def _end(problem: Problem, z: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    args = problem.plant.integrate(x, z), problem.known_rows(end=True)
+    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
+    return value(problem.end_costs, (), args, nothing, one), stacked(problem.end_constraints, args)
+
+
+def _over_knots(problem: Problem, states, controls, y, function, *more) -> Any:
+    """`function(z, at, *more)` of each knot, and the changes there."""
+    dx, du = _split(problem, y)
+    z = jnp.concatenate([dx[:-1], du, dx[1:]], axis=1)
+    rows = states[:-1], controls, states[1:], problem.known_rows(end=False), problem.dt
+    axes = 0, 0, 0, problem.known_axes, 0
+    return jax.vmap(function, (0, axes, *(0 for _ in more)))(z, rows, *more)
+
+
+@jax.jit
+def _objective(problem: Problem, states, controls, y) -> jax.Array:
+    stages = _over_knots(problem, states, controls, y, lambda z, at: _stage(problem, z, at)[0])
+    return jnp.sum(stages) + _end(problem, _split(problem, y)[0][-1], states[-1])[0]
+
+
+_gradient = jax.jit(jax.grad(_objective, argnums=3))
+
+
+@jax.jit
+def _constraints(problem: Problem, states, controls, y) -> jax.Array:
+    _, gaps, path = _over_knots(problem, states, controls, y, partial(_stage, problem))
+    plant, dx = problem.plant, _split(problem, y)[0]
+    first = plant.difference(problem.x0, plant.integrate(states[0], dx[0]))
+    return jnp.concatenate([first, jnp.ravel(gaps), jnp.ravel(path), _end(problem, dx[-1], states[-1])[1]])
+
+
+@jax.jit
+def _jacobian(problem: Problem, states, controls, y) -> tuple[jax.Array, ...]:
+    plant, dx = problem.plant, _split(problem, y)[0]
+    first = jax.jacfwd(lambda z: plant.difference(problem.x0, plant.integrate(states[0], z)))(dx[0])
+    slope = jax.jacfwd(lambda z, at: _stage(problem, z, at)[1:])
+    gaps, path = _over_knots(problem, states, controls, y, slope)
+    end = jax.jacfwd(lambda z: _end(problem, z, states[-1])[1])(dx[-1])
+    return first, gaps, path[:, :, : plant.ndx + plant.nu], end
+
+
+@jax.jit
+def _hessian(problem: Problem, states, controls, y, multipliers, factor) -> tuple[jax.Array, jax.Array]:
+    plant, N, dx = problem.plant, problem.knots, _split(problem, y)[0]
+    n, count = plant.ndx, (problem.knots + 1) * plant.ndx
+    steps, (path, end) = multipliers[n:count].reshape(N, n), _kinds_sizes(problem, multipliers[count:])
+
+    def stage(z: jax.Array, at: tuple, own: jax.Array, pressing: jax.Array) -> jax.Array:
+        cost, gap, found = _stage(problem, z, at)
+        return factor * cost + jnp.sum(own * gap) + jnp.sum(pressing * found)
+
+    def last(z: jax.Array) -> jax.Array:
+        cost, found = _end(problem, z, states[-1])
+        return factor * cost + jnp.sum(end * found)
+
+    def first(z: jax.Array) -> jax.Array:
+        return jnp.sum(multipliers[:n] * plant.difference(problem.x0, plant.integrate(states[0], z)))
+
+    stages = _over_knots(problem, states, controls, y, jax.hessian(stage), steps, path)
+    stages = stages.at[0, :n, :n].add(jax.hessian(first)(dx[0]))
+    return stages, jax.hessian(last)(dx[-1])
+
+
+def _kinds_sizes(problem: Problem, rest: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Multipliers along the path, a row for each knot, and at the end."""
+    size = len(rest) - len(jax.eval_shape(lambda x: _end(problem, jnp.zeros(problem.plant.ndx), x)[1], problem.x0))
+    return rest[:size].reshape(problem.knots, size // problem.knots), rest[size:]

@@ -1,0 +1,158 @@
+"""Collocation against closed forms and published optima, and the same problems as nonlinear programs."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from optimize.standard import cart_pole, converged, near, pendulum
+
+from dynax import optimize as o
+from dynax.optimize import nlp as module
+
+
+def block(N: int, method: str) -> o.Problem:
+    """Unit mass from rest at 0 to rest at 1 in a second, least integral of u^2."""
+    return o.collocation(
+        o.plant(lambda x, u, p: jnp.stack([x[1], u[0]]), states=2, controls=1),
+        jnp.zeros(2),
+        jnp.full(N, 1.0 / N),
+        method=method,
+        costs=[o.residual(lambda x, u, p: u, 2.0)],
+        end_constraints=[o.equality(lambda x, p: x - jnp.array([1.0, 0.0]))],
+    )
+
+
+def newton(nlp: o.NonlinearProgram, steps: int) -> np.ndarray:
+    """Equality-constrained, by sparse systems of optimality."""
+    y, multipliers = np.zeros(nlp.n), np.zeros(nlp.m)
+    for _ in range(steps):
+        J = scipy.sparse.coo_matrix((nlp.jacobian(y), nlp.jacobianstructure()), (nlp.m, nlp.n))
+        L = scipy.sparse.coo_matrix((nlp.hessian(y, multipliers), nlp.hessianstructure()), (nlp.n, nlp.n)).tocsr()
+        H = L + scipy.sparse.tril(L, -1).T
+        system = scipy.sparse.bmat([[H, J.T], [J, None]]).tocsc()
+        found = scipy.sparse.linalg.spsolve(system, -np.concatenate([nlp.gradient(y), nlp.constraints(y)]))
+        y, multipliers = y + found[: nlp.n], found[nlp.n :]
+    return y
+
+
+BLOCK = {
+    ("trapezoid", 10): 12.461059190031158,
+    ("trapezoid", 20): 12.116622491,
+    ("trapezoid", 40): 12.029509891,
+    ("trapezoid", 80): 12.007434290,
+    ("trapezoid", 100): 12.004765892,
+    ("midpoint", 10): 12.0 * 100 / 99,
+    ("hermite_simpson", 3): 12.0,
+}
+
+
+@pytest.mark.spec("OC-01")
+def test_a_block_is_moved():
+    """By the solver, to its last digits, and by one step of Newton's on the nonlinear program. With constant controls
+    the midpoint is exact: 12 N^2 / (N^2 - 1), as shooting with a zero-order hold gives it."""
+    for (method, N), cost in BLOCK.items():
+        problem = block(N, method)
+        start = o.guess(problem, np.zeros((N + 1, 2)), np.zeros((N + 1, 1)))
+        nlp = o.as_nlp(problem, *start)
+        y = newton(nlp, 1)
+        near(nlp.objective(y), cost, 1e-9)
+        if N <= 10:
+            result = o.polish(problem, converged(o.solve(problem, *start)))
+            near(result.cost, cost, 1e-10)
+            near(nlp.trajectory(y)[1], result.states, 1e-9)
+            time, states, controls, middles = o.nodes(problem, result)
+            near(time, np.arange(N + 1) / N, 1e-12)
+            assert states.shape == (N + 1, 2)
+            assert middles.shape == (N, 1)
+            if method == "hermite_simpson":
+                near(controls[:, 0], 6.0 - 12.0 * time, 1e-9)
+
+
+def swing_up(N: int, method: str, **more) -> o.Problem:
+    return o.collocation(
+        o.plant(lambda x, u, p: cart_pole(x, u, p), states=4, controls=1),
+        jnp.zeros(4),
+        jnp.full(N, 2.0 / N),
+        method=method,
+        costs=[o.residual(lambda x, u, p: u, 2.0)],
+        end_constraints=[o.equality(lambda x, p: x - p["goal"])],
+        lower=-20.0,
+        upper=20.0,
+        params={"masses": (1.0, 0.3), "goal": jnp.array([1.0, np.pi, 0.0, 0.0])},
+        **more,
+    )
+
+
+def test_a_cart_pole_swings_up():
+    """From a straight line to the better of the two known optima, on a coarse mesh."""
+    N = 40
+    problem = swing_up(N, "hermite_simpson", constraints=[o.inequality(lambda x, u, p: jnp.abs(x[:1]) - 2.0)])
+    line = np.linspace(0.0, 1.0, N + 1)[:, None] * np.array([1.0, np.pi, 0.0, 0.0])
+    result = converged(o.solve(problem, *o.guess(problem, line, np.zeros((N + 1, 1))), second_order=True))
+    near(result.cost, 57.94502, 1e-4)
+    _, states, controls, _ = o.nodes(problem, result)
+    near(controls[0, 0], -6.88, 0.01)
+    near(np.min(states[:, 1]), -1.053, 0.01)
+    # A few intervals, where the pole swings through, err more than the others: those are halved.
+    finer = o.refine(problem, result, 2e-5)
+    halved = np.flatnonzero(finer.error > 2e-5)
+    assert 3 < len(halved) < N // 4
+    assert finer.problem.knots == N + 1 + len(halved)
+    near(jnp.sum(finer.problem.dt), 2.0, 1e-12)
+    old = np.delete(np.arange(N + 1 + len(halved)), halved + 1 + np.arange(len(halved)))
+    near(finer.states[1:][old], result.states[1:], 1e-12)
+    assert o.refine(problem, result, 1.0).problem is problem
+
+
+def test_the_program_is_the_problem(rng):
+    """Sparse derivatives of a pendulum's, with all kinds of costs and constraints, against dense ones."""
+    N = 3
+    problem = o.collocation(
+        o.plant(pendulum, states=2, controls=1),
+        jnp.array([0.3, 0.1]),
+        jnp.array([0.1, 0.2, 0.3]),
+        method="trapezoid",
+        costs=[o.residual(lambda x, u, p: u), o.cost(lambda x, u, p: jnp.sum(u**4))],
+        end_costs=[o.residual(lambda x, p: x[1:])],
+        constraints=[o.inequality(lambda x, u, p: x[1:] * u - 1.0)],
+        end_constraints=[o.equality(lambda x, p: jnp.sin(x[:1]) - p["mass"])],
+        lower=-3.0,
+        params={"mass": 0.8},
+    )
+    nlp = o.as_nlp(problem, *o.guess(problem, rng.normal(size=(N + 1, 2)), rng.normal(size=(N + 1, 1))))
+    y, multipliers = 0.2 * rng.normal(size=nlp.n), rng.normal(size=nlp.m)
+    assert nlp.lower.shape == nlp.upper.shape == (nlp.n,)
+    assert np.sum(np.isfinite(nlp.lower)) == N + 1
+    assert np.sum(nlp.constraint_lower < 0) == N + 1
+
+    known = nlp._known
+    J = jax.jit(jax.jacfwd(module._constraints, argnums=3))(*known, y)
+    found = scipy.sparse.coo_matrix((nlp.jacobian(y), nlp.jacobianstructure()), J.shape).toarray()
+    np.testing.assert_allclose(found, J, atol=1e-12)
+    assert np.count_nonzero(J) <= len(nlp.jacobian(y))
+
+    def lagrangian(y):
+        return 0.7 * module._objective(*known, y) + jnp.sum(multipliers * module._constraints(*known, y))
+
+    H = jax.jit(jax.hessian(lagrangian))(y)
+    found = scipy.sparse.coo_matrix((nlp.hessian(y, multipliers, 0.7), nlp.hessianstructure()), H.shape).toarray()
+    np.testing.assert_allclose(found, np.tril(H), atol=1e-10)
+    np.testing.assert_allclose(nlp.gradient(y), jax.jit(jax.grad(module._objective, argnums=3))(*known, y), atol=1e-12)
+
+
+def test_what_does_not_fit_is_named():
+    plant = o.plant(lambda x, u, p: x, states=2, controls=1)
+    with pytest.raises(ValueError, match="`method` is 'radau', expected one of 'trapezoid'"):
+        o.collocation(plant, jnp.zeros(2), jnp.ones(3), method="radau")
+    with pytest.raises(ValueError, match=r"`dt` has shape \(\), expected \(N,\)"):
+        o.collocation(plant, jnp.zeros(2), 0.1)
+    with pytest.raises(ValueError, match=r"`x0` has shape \(3,\), expected \(2,\)"):
+        o.collocation(plant, jnp.zeros(3), jnp.ones(3))
+    problem = o.collocation(plant, jnp.zeros(2), jnp.ones(3))
+    with pytest.raises(ValueError, match=r"`states` has shape \(3, 2\), expected \(4, 2\), a row per node"):
+        o.guess(problem, np.zeros((3, 2)), np.zeros((4, 1)))
+    with pytest.raises(ValueError, match=r"`controls` has shape \(3, 1\), expected \(4, 2\)"):
+        o.as_nlp(problem, np.zeros((3, 1)), np.zeros((5, 3)))
