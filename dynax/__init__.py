@@ -193,6 +193,9 @@ from dynax.simulate import (
     step as step,
 )
 
+# What touches
+from dynax import contact as contact
+
 # Trajectories, controllers and designs by gradient
 from dynax import optimize as optimize
 from dynax.optimize.equilibrium import (

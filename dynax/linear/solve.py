@@ -14,7 +14,7 @@ from dynax.compile.batching import trailing
 from dynax.linear.each import each
 
 
-def _eliminated(a: jax.Array, b: jax.Array) -> jax.Array:
+def eliminated(a: jax.Array, b: jax.Array) -> jax.Array:
     """`a^-1 b` for `(n, n)` and `(n, m)` (Gauss and Jordan): rows stay where they are and pivots choose among them."""
     n = len(a)
     index = jnp.arange(n)
@@ -34,7 +34,7 @@ def _eliminated(a: jax.Array, b: jax.Array) -> jax.Array:
     return x[:, n:][order]
 
 
-_solved = trailing(lambda _, a, b: each(_eliminated, a.shape[2:], a, b))
+_solved = trailing(lambda _, a, b: each(eliminated, a.shape[2:], a, b))
 
 
 def solve(a: jax.Array, b: jax.Array) -> jax.Array:

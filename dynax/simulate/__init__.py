@@ -5,6 +5,9 @@ from dynax.simulate.diffrax import diffrax_term as diffrax_term
 from dynax.simulate.diffrax import solve as solve
 from dynax.simulate.euler import ExplicitEuler as ExplicitEuler
 from dynax.simulate.euler import SemiImplicitEuler as SemiImplicitEuler
+from dynax.simulate.events import EventRun as EventRun
+from dynax.simulate.events import EventStatus as EventStatus
+from dynax.simulate.events import run_events as run_events
 from dynax.simulate.linearize import Eigenmodes as Eigenmodes
 from dynax.simulate.linearize import Linearization as Linearization
 from dynax.simulate.linearize import eigenmodes as eigenmodes
@@ -15,6 +18,7 @@ from dynax.simulate.rollout import step as step
 from dynax.simulate.runge_kutta import Heun as Heun
 from dynax.simulate.runge_kutta import RungeKutta4 as RungeKutta4
 from dynax.simulate.stepper import AbstractStepper as AbstractStepper
+from dynax.simulate.touching import Touching as Touching
 from dynax.simulate.trajectory import RolloutStatus as RolloutStatus
 from dynax.simulate.trajectory import Trajectory as Trajectory
 from dynax.simulate.variational import Variational as Variational

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from dynax.contact.scene import Scene
 from dynax.model.checks import as_state
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
@@ -19,6 +20,7 @@ from dynax.simulate.midpoint import ImplicitMidpoint
 from dynax.simulate.policy import Policy, answer, answer_and_memory, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnyTree, State, refuse_open
+from dynax.simulate.touching import Touching
 from dynax.simulate.trajectory import Trajectory
 from dynax.simulate.variational import Variational
 
@@ -108,7 +110,7 @@ def rollout(
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
-    method, kept = _stepper(stepper), _count(every, "every", 1)
+    method, kept = _stepper(stepper, model), _count(every, "every", 1)
     if callable(controls):
         if steps is None:
             raise ValueError("`steps` is missing: a policy does not say for how many steps it is to be followed")
@@ -151,7 +153,7 @@ def step(
     `tau`: joint forces, shape `(nv,)`; the other arguments are those of `rollout`.
     """
     q0, v0, forces = as_state(model, q=q, v=v, tau=tau)
-    return _step(model, q0, v0, forces, _scalar(dt, q0), _stepper(stepper))
+    return _step(model, q0, v0, forces, _scalar(dt, q0), _stepper(stepper, model))
 
 
 @partial(jax.jit, static_argnames=("method",))
@@ -226,7 +228,11 @@ def _row(at: Carried) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     return at.q, at.v, None if at.chart is None else at.chart.status
 
 
-def _stepper(stepper: str | AbstractStepper) -> AbstractStepper:
+def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:
+    if isinstance(model, Scene):
+        if stepper == "semi_implicit" or isinstance(stepper, Touching):
+            return Touching() if isinstance(stepper, str) else stepper
+        raise ValueError(f"`stepper` is {stepper!r}, but a scene moves by 'semi_implicit', or a `Touching`")
     if isinstance(stepper, AbstractStepper):
         return stepper
     if isinstance(stepper, str) and stepper in STEPPERS:

@@ -21,6 +21,7 @@ from jax.core import Tracer
 from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
 from dynax.constraints.residual import constraint_names, rows_at
+from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
@@ -28,7 +29,7 @@ from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
-AnyTree = Model | EmbeddedModel | FlexibleModel
+AnyTree = Model | EmbeddedModel | FlexibleModel | Scene
 Either = TypeVar("Either", bound=AnyTree)
 
 
@@ -70,7 +71,8 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
 
 def refuse_open(model: AnyTree, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
-    own = model.tree if isinstance(model, EmbeddedModel) else model
+    own = model.model if isinstance(model, Scene) else model
+    own = own.tree if isinstance(own, EmbeddedModel) else own
     if not own.constrained:
         return
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):

@@ -1,0 +1,30 @@
+"""Contact: shapes that touch, and what happens then."""
+
+from dynax.contact.complementarity import ComplementarityStatus as ComplementarityStatus
+from dynax.contact.complementarity import Complementary as Complementary
+from dynax.contact.complementarity import complementary as complementary
+from dynax.contact.material import Material as Material
+from dynax.contact.rigid import ContactState as ContactState
+from dynax.contact.rigid import ImpactStatus as ImpactStatus
+from dynax.contact.rigid import Pressed as Pressed
+from dynax.contact.rigid import Struck as Struck
+from dynax.contact.rigid import contact_dynamics as contact_dynamics
+from dynax.contact.rigid import contact_states as contact_states
+from dynax.contact.rigid import impact as impact
+from dynax.contact.scene import Collider as Collider
+from dynax.contact.scene import Scene as Scene
+from dynax.contact.scene import Touch as Touch
+from dynax.contact.scene import contact_jacobian as contact_jacobian
+from dynax.contact.scene import contact_velocities as contact_velocities
+from dynax.contact.scene import contact_wrenches as contact_wrenches
+from dynax.contact.scene import contacts as contacts
+from dynax.contact.scene import scene as scene
+from dynax.contact.shapes import Box as Box
+from dynax.contact.shapes import Capsule as Capsule
+from dynax.contact.shapes import Cylinder as Cylinder
+from dynax.contact.shapes import Ellipsoid as Ellipsoid
+from dynax.contact.shapes import Ground as Ground
+from dynax.contact.shapes import HeightField as HeightField
+from dynax.contact.shapes import Plane as Plane
+from dynax.contact.shapes import Points as Points
+from dynax.contact.shapes import Sphere as Sphere

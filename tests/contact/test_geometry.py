@@ -1,0 +1,249 @@
+"""Shapes: where they touch, how far they are apart and how fast that changes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+from dynax import contact as c
+from dynax.contact.touch import supported
+
+RNG = np.random.default_rng(0)
+SHAPES = {
+    "plane": c.Plane(),
+    "ground": c.Ground(lambda x, y, p: p * jnp.sin(x + 0.3 * y), jnp.array(0.2)),
+    "heights": c.HeightField(0.1 * RNG.normal(size=(6, 7)), 0.5),
+    "sphere": c.Sphere(0.2),
+    "capsule": c.Capsule(0.1, 0.3),
+    "ellipsoid": c.Ellipsoid([0.1, 0.2, 0.3]),
+    "box": c.Box([0.1, 0.2, 0.3], 0.05),
+    "cylinder": c.Cylinder(0.1, 0.2),
+    "points": c.Points(0.1 * RNG.normal(size=(5, 3))),
+}
+CURVED = ("ground", "heights")
+"""Whose distances are right to first order."""
+
+
+def bodies(names) -> dx.Model:
+    builder = dx.ModelBuilder()
+    for name in names:
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (0.1, 0.2, 0.3)))
+    return builder.build()
+
+
+MODEL = bodies("ab")
+
+
+def close(a, b, tolerance):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
+
+
+def test_supported_pairs():
+    """Balls, capsules and points on everything that is flatter, boxes on boxes, and every convex shape on planes."""
+    every = itertools.combinations_with_replacement(SHAPES, 2)
+    known = {pair for pair in every if supported(*(SHAPES[k] for k in pair))}
+    flat = ("plane", "ground", "heights")
+    convex = ("sphere", "capsule", "ellipsoid", "box", "cylinder")
+    assert known == {
+        *itertools.product(flat, ("sphere", "capsule", "box", "points")),
+        *(("plane", k) for k in ("ellipsoid", "cylinder")),
+        *((a, b) for a, b in itertools.combinations(convex, 2) if {"sphere", "capsule"} & {a, b}),
+        *((k, k) for k in ("sphere", "capsule", "box")),
+        *((k, "points") for k in ("capsule", "ellipsoid", "box", "cylinder")),
+    }
+
+
+@pytest.mark.spec("RBDA-11.6-SHAPE", "RBDA-11.3-SYSTEM")
+def test_rates_of_gaps_are_velocities_along_normals(key):
+    """Of each shape that is known on each, two of a kind: so the normal is the slope of the gap. Turning a pair round
+    turns normals and nothing else."""
+    names = [k for k in SHAPES if k not in CURVED for _ in (0, 1)]
+    places = [f"{k}{i % 2}" for i, k in enumerate(names)]
+    model = bodies(places)
+    colliders = [c.Collider(place, SHAPES[k], name=place) for place, k in zip(places, names, strict=True)]
+    unknown = [
+        (places[a], places[b])
+        for a, b in itertools.combinations(range(len(names)), 2)
+        if not supported(SHAPES[names[a]], SHAPES[names[b]])
+    ]
+    one, other = (c.scene(model, own, unknown) for own in (colliders, colliders[::-1]))
+    q = jax.vmap(lambda k: dx.random_configuration(model, k))(jax.random.split(key, 8))
+    origins = (7 * np.arange(len(names))[:, None] + np.arange(3)).reshape(-1)
+    q = q.at[:, origins].set(jax.random.uniform(key, (8, len(origins)), minval=-0.4, maxval=0.4))
+    v = jax.random.normal(key, (8, model.nv))
+
+    @jax.jit
+    @jax.vmap
+    def rates(q, v):
+        touch = c.contacts(one, q)
+        rate = jax.jvp(lambda t: c.contacts(one, dx.integrate(model, q, t * v)).gap, (0.0,), (1.0,))[1]
+        return touch, rate, jnp.sum(touch.normal * c.contact_velocities(one, touch, q, v), axis=1)
+
+    touch, rate, along = rates(q, v)
+    close(rate, along, 1e-8)
+    close(jnp.linalg.norm(touch.normal, axis=-1), 1.0, 1e-12)
+    assert np.sum(touch.gap < 0) > 100 < np.sum(touch.gap > 0)
+    turned = jax.jit(jax.vmap(lambda q: c.contacts(other, q)))(q)
+
+    def named(scene, found, sign):
+        """Gaps and normals of pairs of unlike shapes; of two alike the first is taken as the flatter."""
+        kept = {}
+        for k, pair in enumerate(scene.candidates):
+            a, b = (scene.names[i] for i in pair)
+            if a[:-1] != b[:-1]:
+                kept.setdefault(frozenset((a, b)), []).append(
+                    np.concatenate([found.gap[:, k, None], sign * found.normal[:, k]], axis=1)
+                )
+        return kept
+
+    there, back = named(one, touch, 1.0), named(other, turned, -1.0)
+    assert there.keys() == back.keys()
+    for pair, values in there.items():
+        close(values, back[pair], 1e-11)
+
+
+@pytest.mark.parametrize("ground", CURVED)
+def test_ground_is_where_it_is(ground, key):
+    """The gap of a point is zero on the ground, and of first order right beside it."""
+    scene = c.scene(MODEL, [c.Collider("a", SHAPES[ground]), c.Collider("b", c.Sphere(0.0))])
+    xy = jax.random.uniform(key, (20, 2), minval=-0.8, maxval=0.8)
+    flat = jnp.tile(jnp.array([1.0, 0, 0, 0]), (20, 1))
+
+    @jax.jit
+    @jax.vmap
+    def at(p, turn):
+        q = jnp.concatenate([jnp.zeros(3), jnp.array([1.0, 0, 0, 0]), p, turn])
+        return c.contacts(scene, q)
+
+    zero = jnp.concatenate([xy, jnp.zeros((20, 1))], axis=1)
+    found = at(zero, flat)
+    height = -found.gap[:, 0] / found.normal[:, 0, 2]  # the gap is (z - height) times the normal's z
+    on = at(zero.at[:, 2].set(height), flat)
+    close(on.gap, 0.0, 1e-14)
+    for h in (1e-3, 5e-4):
+        beside = at(zero.at[:, 2].set(height) + h * on.normal[:, 0], flat)
+        assert np.max(np.abs(beside.gap[:, 0] - h)) < 30 * h**2
+    if ground == "ground":
+        close(height, 0.2 * jnp.sin(xy[:, 0] + 0.3 * xy[:, 1]), 1e-14)
+
+
+def gap_of(a, b, place, turn=(1.0, 0, 0, 0)):
+    scene = c.scene(MODEL, [c.Collider("a", a), c.Collider("b", b)])
+    q = jnp.array([0.0, 0, 0, 1, 0, 0, 0, *place, *turn])
+    return c.contacts(scene, q)
+
+
+def test_closed_forms():
+    half = np.sqrt(0.5)
+    close(gap_of(c.Sphere(0.2), c.Sphere(0.3), (3.0, 4.0, 0)).gap, 4.5, 1e-15)
+    close(gap_of(c.Plane(), c.Capsule(0.1, 0.5), (0, 0, 1.0), (half, half, 0, 0)).gap, 0.9, 1e-15)
+    # Crossed capsules: the middles are nearest.
+    crossed = gap_of(c.Capsule(0.1, 0.5), c.Capsule(0.1, 0.5), (0.4, 0, 0), (half, half, 0, 0))
+    close(jnp.min(crossed.gap), 0.2, 1e-12)
+    close(gap_of(c.Plane(), c.Ellipsoid([0.1, 0.2, 0.3]), (0, 0, 1), (half, half, 0, 0)).gap, 0.8, 1e-15)
+    # Of a box turned by an angle the lowest corner.
+    angle = 0.3
+    corner = gap_of(c.Plane(), c.Box([0.1, 0.2, 0.3]), (0, 0, 1), (np.cos(angle / 2), np.sin(angle / 2), 0, 0))
+    close(jnp.min(corner.gap), 1 - 0.2 * np.sin(angle) - 0.3 * np.cos(angle), 1e-15)
+    close(gap_of(c.Box([0.1, 0.2, 0.3]), c.Sphere(0.1), (0.4, 0.6, 0)).gap, 0.4, 1e-15)
+    close(gap_of(c.Cylinder(0.1, 0.2), c.Sphere(0.1), (0.3, 0.4, 0.2)).gap, 0.3, 1e-15)
+    # Inside, the nearest way out.
+    close(gap_of(c.Box([0.1, 0.2, 0.3]), c.Sphere(0.0), (0.08, 0, 0)).gap, -0.02, 1e-15)
+    # An ellipsoid with equal axes is a sphere.
+    close(gap_of(c.Ellipsoid([0.3] * 3), c.Sphere(0.1), (0.2, 0.5, 0.3)).gap, np.sqrt(0.38) - 0.4, 1e-14)
+
+
+@pytest.mark.spec("RBDA-11.6-SHAPE")
+@pytest.mark.parametrize(
+    ("a", "b", "place"),
+    [
+        (c.Sphere(0.2), c.Sphere(0.3), (0, 0, 0)),
+        (c.Sphere(0.2), c.Capsule(0.1, 0.5), (0, 0, 0)),
+        (c.Capsule(0.1, 0.5), c.Capsule(0.1, 0.5), (0, 0, 0)),
+        (c.Box([0.1, 0.1, 0.1]), c.Sphere(0.1), (0, 0, 0)),
+        (c.Box([0.1, 0.1, 0.1]), c.Sphere(0.1), (0.1, 0.1, 0.1)),
+        (c.Cylinder(0.1, 0.1), c.Sphere(0.1), (0, 0, 0)),
+        (c.Ellipsoid([0.1, 0.1, 0.3]), c.Sphere(0.1), (0, 0, 0)),
+        (c.Plane(), c.Cylinder(0.1, 0.2), (0, 0, 0.2)),
+        (c.Plane(), c.Ellipsoid([0.1, 0.1, 0.3]), (0, 0, 0.3)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_derivatives_are_finite_where_shapes_are_not_smooth(a, b, place, dtype):
+    scene = c.scene(MODEL, [c.Collider("a", a), c.Collider("b", b)])
+    q = jnp.array([0.0, 0, 0, 1, 0, 0, 0, *place, 1, 0, 0, 0], dtype)
+
+    @jax.jit
+    def slopes(q):
+        f = lambda q: jax.tree.map(jnp.sum, c.contacts(scene, q))  # noqa: E731
+        return c.contacts(scene, q), jax.jacfwd(f)(q), jax.jacrev(f)(q), jax.hessian(lambda q: f(q).gap)(q)
+
+    for leaf in jax.tree.leaves(slopes(q)):
+        assert leaf.dtype == dtype
+        assert np.all(np.isfinite(leaf))
+
+
+@pytest.mark.spec("RBDA-11.3-SYSTEM")
+def test_jacobian_and_wrenches_are_transposes(key):
+    """Forces at the contacts do the work of their wrenches on the bodies, and those on one body cancel on the other."""
+    scene = c.scene(MODEL, [c.Collider("a", SHAPES["box"]), c.Collider("b", SHAPES["capsule"])])
+    q, v = dx.random_configuration(MODEL, key), jax.random.normal(key, (MODEL.nv,))
+    touch = c.contacts(scene, q)
+    forces = jax.random.normal(key, touch.point.shape)
+    wrenches = c.contact_wrenches(scene, touch, q, forces)
+    jacobian = c.contact_jacobian(scene, touch, q)
+    velocities = c.contact_velocities(scene, touch, q, v)
+    close(jacobian @ v, velocities, 1e-12)
+    close(jnp.sum(wrenches * dx.body_velocities(MODEL, q, v)), jnp.sum(forces * velocities), 1e-12)
+
+
+def test_pairs():
+    """None on one body or a body and its parent; those to be ignored by the names of colliders or bodies."""
+    builder = dx.ModelBuilder()
+    parent = "world"
+    for k in range(4):
+        name = f"link{k}"
+        builder.body(
+            name, parent=parent, joint=dx.Revolute((0, 1, 0)), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (1, 1, 1))
+        )
+        parent = name
+    arm = builder.build()
+    balls = [c.Collider(f"link{k}", c.Sphere(0.1)) for k in range(4)]
+    ground = c.Collider("world", c.Plane(), name="floor")
+    found = c.scene(arm, [ground, *balls])
+    assert found.pairs == ((0, 1), (0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 4))
+    assert len(found.candidates) == 7
+    assert c.scene(arm, [ground, *balls], ignore=[("floor", "link0"), ("link0", "link2")]).pairs == (
+        *((0, 2), (0, 3), (0, 4)),
+        *((1, 4), (2, 4)),
+    )
+    assert c.scene(arm, [ground, c.Collider("world", c.Plane(), name="wall")]).pairs == ()
+
+
+@pytest.mark.parametrize(
+    ("colliders", "ignore", "message"),
+    [
+        ([c.Collider("c", c.Sphere(0.1))], (), "collider 'c/0': no body or frame named 'c'"),
+        ([c.Collider("a", c.Sphere(-0.1))], (), "its radius is -0.1, expected 0 or more"),
+        ([c.Collider("a", c.Capsule(0.0, 1.0))], (), "its radius is 0.0, expected more than 0"),
+        ([c.Collider("a", c.Box([1.0, np.nan, 1.0]))], (), "its half is"),
+        ([c.Collider("a", c.Box([1.0, 1.0]))], (), r"its half has shape \(2,\), expected \(3,\)"),
+        ([c.Collider("a", c.Box([1.0, 1.0, 0.1], 0.2))], (), "rounding is larger"),
+        ([c.Collider("a", c.Points(np.zeros((0, 3))))], (), "no finite numbers of shape"),
+        ([c.Collider("a", cast(Any, "ball"))], (), "its geometry is 'ball', expected a shape"),
+        ([c.Collider("a", c.Sphere(0.1), material=c.Material(friction=-1.0))], (), "its friction is -1.0"),
+        ([c.Collider("a", c.Sphere(0.1), material=c.Material(restitution=1.5))], (), "from 0 to 1"),
+        ([c.Collider("a", c.Sphere(0.1), name="x"), c.Collider("b", c.Sphere(0.1), name="x")], (), "two of this name"),
+        ([c.Collider("a", c.Cylinder(0.1, 0.1)), c.Collider("b", c.Cylinder(0.1, 0.1))], (), "is not known"),
+        ([c.Collider("a", c.Sphere(0.1))], [("a", "z")], "ignore 'z': no collider"),
+    ],
+)
+def test_errors_name_the_collider(colliders, ignore, message):
+    with pytest.raises(dx.ModelError, match=message):
+        c.scene(MODEL, colliders, ignore)

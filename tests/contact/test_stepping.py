@@ -1,0 +1,277 @@
+"""Steps of models that touch."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+from dynax import contact as c
+from dynax.contact.convex import Impact, after
+from dynax.simulate import Touching
+
+G = 9.81
+
+
+def close(a, b, tolerance):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
+
+
+def free(*names, inertia=0.004):
+    builder = dx.ModelBuilder()
+    for name in names:
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (inertia,) * 3))
+    return builder.build()
+
+
+BALL = free("ball")
+BLOCK = free("block", inertia=0.1)
+RISE = partial(jnp.array, [0, 0, 0.1, 1, 0, 0, 0.0])
+
+
+def on_ground(friction=0.2, restitution=0.0):
+    """A ball of radius 0.1."""
+    material = c.Material(friction=friction, restitution=restitution)
+    return c.scene(BALL, [c.Collider("world", c.Plane()), c.Collider("ball", c.Sphere(0.1), material=material)])
+
+
+def on_slope(angle, shape):
+    """A block on a plane that is turned about y, and where it lies on it."""
+    rotation = np.array([[np.cos(angle), 0, np.sin(angle)], [0, 1, 0], [-np.sin(angle), 0, np.cos(angle)]])
+    plane = c.Collider("world", c.Plane(), dx.Transform(rotation, np.zeros(3)), c.Material(friction=0.5))
+    scene = c.scene(BLOCK, [plane, c.Collider("block", shape)])
+    return scene, jnp.concatenate([0.1 * rotation[:, 2], dx.Rotation(rotation).quaternion()]), rotation
+
+
+def world_velocity(q, v):
+    return dx.Rotation.from_quaternion(q[3:]).matrix @ v[3:]
+
+
+@jax.jit
+def pushed(scene, q, v, force):
+    """A second of steps of 5 ms, under a constant force along the joints."""
+    return dx.rollout(scene, q, v, jnp.tile(force, (200, 1)), 0.005)
+
+
+@pytest.mark.spec("T09")
+@pytest.mark.parametrize("shape", [c.Box([0.2, 0.2, 0.1])])
+def test_block_on_a_slope(shape):
+    """Below the angle of friction it stays, above it slides as fast as it ought to and stays down."""
+    scene, q, _ = on_slope(np.deg2rad(26.0), shape)
+    stays = pushed(scene, q, jnp.zeros(6), jnp.zeros(6))
+    close(stays.q[-1], q, 1e-7)
+    angle = np.deg2rad(27.0)
+    scene, q, rotation = on_slope(angle, shape)
+    slides = pushed(scene, q, jnp.zeros(6), jnp.zeros(6))
+    expected = G * (np.sin(angle) - 0.5 * np.cos(angle))
+    close(expected, 0.083260, 1e-6)
+    close(rotation.T @ world_velocity(slides.q[-1], slides.v[-1]), [expected, 0, 0], 1e-6)
+    close(c.contacts(scene, slides.q[-1]).gap[::2], 0.0, 1e-7)
+
+
+@pytest.mark.spec("T22")
+def test_friction_is_along_the_motion():
+    """Of a block that is pushed along the ground in any direction: no pyramid prefers some."""
+    scene, q, _ = on_slope(0.0, c.Box([0.2, 0.2, 0.1]))
+    angles = jnp.linspace(0, np.pi / 2, 7)
+    way = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
+    v = jnp.zeros((7, 6)).at[:, 3:5].set(way)
+    touched = jax.jit(jax.vmap(lambda v: Touching().touched(scene, q, v, jnp.zeros(6), jnp.asarray(0.01))))(v)
+    total = jnp.sum(touched.impulses, axis=1)
+    close(total[:, :2], -0.5 * 0.01 * G * way, 1e-6 * 0.01 * G)
+    close(total[:, 2], 0.01 * G, 1e-6 * 0.01 * G)
+    close(touched.v[:, 3:5], (1 - 0.5 * 0.01 * G) * way, 1e-6)
+    assert np.all(touched.unbalanced < 1e-7)
+
+
+@pytest.mark.spec("T08")
+def test_sphere_slips_then_rolls():
+    """It ends at 5/7 of its speed, to first order in the step."""
+    scene, run = (
+        on_ground(),
+        jax.jit(lambda s, n: dx.rollout(s, RISE(), v, jnp.zeros((n, 6)), 0.3 / n), static_argnums=1),
+    )
+    v = jnp.zeros(6).at[3].set(1.0)
+    errors, times = [], []
+    for n in (100, 200):
+        rolled = run(scene, n)
+        speeds = jax.vmap(world_velocity)(rolled.q, rolled.v)[:, 0]
+        spin = rolled.v[:, 1] * 0.1
+        errors.append(abs(spin[-1] - 5 / 7))
+        times.append(np.argmax(np.abs(speeds - spin) < 2e-3 * 100 / n) * 0.3 / n)
+    assert errors[0] / errors[1] > 1.8
+    assert errors[1] < 0.02
+    close(times, 2 / (7 * 0.2 * G), 0.3 / 100)
+
+
+def test_ball_bounces():
+    """Back by what it is made of; what does not bounce lands within the step and stays."""
+    fall = jnp.zeros(6).at[5].set(-2.0)
+    low = RISE().at[2].add(0.01)
+
+    @jax.jit
+    def end(restitution):
+        run = dx.rollout(on_ground(restitution=restitution), low, fall, jnp.zeros((20, 6)), 0.001)
+        return run.v[:, 5]
+
+    v = end(0.8)
+    turn = int(np.argmax(v > 0))
+    assert turn == 5
+    close(v[turn] / -v[turn - 1], 0.8, 2e-3)
+    lands = end(0.0)
+    assert -2.1 < lands[turn] <= 0.0
+    close(lands[turn + 1 :], 0.0, 1e-5)
+
+
+@pytest.mark.spec("T14", "RBDA-11.7-TWOBODY")
+def test_momentum_of_two_stays():
+    """Balls that collide without gravity, with friction: what one loses the other has."""
+    two = free("a", "b").replace(gravity=jnp.zeros(3))
+    material = c.Material(friction=0.5, restitution=0.5)
+    scene = c.scene(two, [c.Collider(k, c.Sphere(0.1), material=material) for k in "ab"])
+    q = jnp.array([0, 0, 0, 1, 0, 0, 0, 0.21, 0.05, 0.02, 1, 0, 0, 0.0])
+    v = jnp.zeros(12).at[3].set(1.0).at[9:12].set(jnp.array([-1.0, 0.3, 0.1]))
+    found = jax.jit(lambda q, v: dx.step(scene, q, v, jnp.zeros(12), 0.02))(q, v)
+    one, other = (jnp.concatenate([x[:3], x[6:9]]) for x in (v, found[1]))
+    assert np.max(np.abs(other - one)) > 0.5  # both spin
+
+    def momentum(v):
+        """Linear, and angular about the world's origin, with the balls where they were."""
+        h = [jnp.cross(q[7 * k : 7 * k + 3], v[6 * k + 3 : 6 * k + 6]) + 0.004 * v[6 * k : 6 * k + 3] for k in (0, 1)]
+        return jnp.concatenate([v[3:6] + v[9:12], h[0] + h[1]])
+
+    close(momentum(found[1]), momentum(v), 1e-12)
+    touch = c.contacts(scene, q)
+    along = [touch.normal[0] @ c.contact_velocities(scene, touch, q, x)[0] for x in (v, found[1])]
+    close(along[1] / along[0], -0.5, 1e-5)
+
+
+@pytest.mark.spec("T24")
+def test_derivatives_and_batches(key):
+    """Of blocks that tumble on the ground, some of them in touch: all steps are solved and none makes energy; their
+    derivatives are their differences, forwards and backwards, one by one and in a batch."""
+    scene, *_ = on_slope(0.0, c.Box([0.2, 0.15, 0.1]))
+
+    def step(x):
+        found = Touching().touched(scene, x[:7], x[7:], jnp.zeros(6), jnp.asarray(0.005))
+        return jnp.concatenate([found.q, found.v]), found
+
+    def watched(x, _):
+        x, found = step(x)
+        q, v = x[:7], x[7:]
+        energy = dx.kinetic_energy(BLOCK, q, v) + dx.potential_energy(BLOCK, q)
+        return x, (x, found.unbalanced, energy, jnp.sum(found.impulses[:, 2] > 0))
+
+    keys = jax.random.split(key, 8)
+    q = jax.vmap(lambda k: dx.random_configuration(BLOCK, k))(keys).at[:, :3].set(jnp.array([0, 0, 0.4]))
+    begin = jnp.concatenate([q, jax.random.normal(key, (8, 6))], axis=1)
+    tumble = jax.jit(jax.vmap(lambda x: jax.lax.scan(watched, x, length=150)[1]))
+    states, unbalanced, energy, touching = tumble(begin)
+    assert np.mean(touching > 0) > 0.4
+    assert np.mean(unbalanced < 1e-7) > 0.998
+    assert np.max(np.diff(energy, axis=1)) < 1e-5
+    assert np.min(jax.vmap(jax.vmap(lambda x: jnp.min(c.contacts(scene, x[:7]).gap)))(states)) > -2e-3
+
+    # What touches is at a kink: shapes come apart more slowly than they may meet. A little inside there is one slope.
+    x = states[:, 140].at[:, 2].add(-1e-4)
+    end = lambda x: step(x)[0]  # noqa: E731
+    one, many = jax.jit(end), jax.jit(jax.vmap(end))
+    # Rounding of velocities, by the softness of contacts.
+    close(many(x), np.stack([one(k) for k in x]), 1e-9)
+    forward, backward = (jax.jit(jax.vmap(jacobian(end)))(x) for jacobian in (jax.jacfwd, jax.jacrev))
+    # Both by systems that are as ill-conditioned as contacts are hard.
+    close(backward, forward, 1e-8 * np.max(np.abs(forward)))
+    h = 1e-6
+    differences = np.stack([(many(x + h * e) - many(x - h * e)) / (2 * h) for e in np.eye(13)], axis=-1)
+    error = np.max(np.abs(forward - differences), axis=(1, 2)) / np.max(np.abs(forward), axis=(1, 2))
+    # Where what touches changes within the difference there is no derivative.
+    assert np.sum(error < 1e-4) >= 7, error
+
+
+def test_second_derivatives():
+    """Of a ball that slides, by its velocity."""
+    scene = on_ground()
+
+    def speed(v):
+        return jnp.sum(dx.step(scene, RISE(), v, jnp.zeros(6), 0.01)[1][3:] ** 2)
+
+    v = jnp.array([0.1, 0.2, 0.3, 1.0, 0.5, -0.3])
+    slope, h = jax.jit(jax.grad(speed)), 1e-3
+    differences = np.stack([(slope(v + h * e) - slope(v - h * e)) / (2 * h) for e in np.eye(6)])
+    close(jax.jit(jax.hessian(speed))(v), differences, 1e-5)
+
+
+def test_materials_have_derivatives():
+    """How far a block slides falls with friction; a ball's speed after it bounced grows with restitution."""
+    scene, q, _ = on_slope(0.0, c.Box([0.2, 0.2, 0.1]))
+
+    @jax.jit
+    @jax.value_and_grad
+    def distance(friction):
+        rough = (c.Material(friction=friction), c.Material(friction=friction))
+        own = c.Scene(scene.model, scene.shapes, scene.placements, rough, scene.bodies, scene.names, scene.pairs)
+        return dx.rollout(own, q, jnp.zeros(6).at[3].set(1.0), jnp.zeros((20, 6)), 0.005).q[-1, 0]
+
+    value, slope = distance(0.3)
+    # v t - mu g t^2 / 2, in steps whose velocity is that of their end
+    t, dt = 0.1, 0.005
+    close(value, t - 0.3 * G * t * (t + dt) / 2, 1e-5)
+    close(slope, -G * t * (t + dt) / 2, 1e-3)
+
+
+def test_float32():
+    scene, q, _ = on_slope(np.deg2rad(20.0), c.Box([0.2, 0.2, 0.1]))
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (scene, q))
+    run = pushed(*single, jnp.zeros(6, jnp.float32), jnp.zeros(6, jnp.float32))
+    assert run.q.dtype == jnp.float32
+    close(run.q[-1], q, 1e-4)
+
+
+def test_frictionless_and_weightless():
+    """A ball without friction slides on for ever; a scene without pairs is the model alone; none moves at rest."""
+    run = pushed(on_ground(friction=0.0), RISE(), jnp.zeros(6).at[3].set(1.0), jnp.zeros(6))
+    close(run.v[-1], [0, 0, 0, 1, 0, 0], 1e-6)
+    alone = c.scene(BALL, [])
+    v = jnp.array([0.1, 0.2, 0.3, 1.0, 0.5, -0.3])
+    there, plain = (jax.jit(lambda q, v, m=m: dx.step(m, q, v, jnp.zeros(6), 0.01))(RISE(), v) for m in (alone, BALL))
+    for a, b in zip(there, plain, strict=True):
+        close(a, b, 1e-15)
+    floating = c.scene(
+        BALL.replace(gravity=jnp.zeros(3)), [c.Collider("world", c.Plane()), c.Collider("ball", c.Sphere(0.1))]
+    )
+    still = jax.jit(jax.jacfwd(lambda v: dx.step(floating, RISE(), v, jnp.zeros(6), 0.01)[1]))(jnp.zeros(6))
+    assert np.all(np.isfinite(still))
+
+
+def test_a_table_stands_on_many_feet():
+    """More contacts than a body has freedoms: the velocity is one, and so are the forces that come out."""
+    rng = np.random.default_rng(0)
+    k = 12
+    jacobian = np.zeros((k, 3, 6))
+    for i, (x, y) in enumerate(rng.normal(size=(k, 2))):
+        jacobian[i, :, 3:] = np.eye(3)
+        jacobian[i, :, :3] = -np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
+    fall = jnp.array([0, 0, 0, 0, 0, -0.1])
+    ones = jnp.ones(k)
+    problem = Impact(
+        jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * jnp.ones((k, 2)), ones, ones
+    )
+    found = jax.jit(after)(problem)
+    close(found.v, 0.0, 1e-6)
+    close(jnp.sum(found.impulses, axis=0), [0, 0, 0.1], 1e-6)
+    assert found.unbalanced < 1e-7
+    order = rng.permutation(k)
+    other = jax.jit(after)(problem._replace(jacobian=problem.jacobian[order]))
+    close(other.impulses, found.impulses[order], 1e-7)
+
+
+def test_what_a_step_with_contact_refuses():
+    scene = on_ground()
+    with pytest.raises(ValueError, match="'rk4', but a scene moves by"):
+        dx.step(scene, RISE(), jnp.zeros(6), jnp.zeros(6), 0.01, stepper="rk4")
+    with pytest.raises(ValueError, match="takes a contact"):
+        dx.step(BALL, RISE(), jnp.zeros(6), jnp.zeros(6), 0.01, stepper=Touching())
