@@ -19,7 +19,7 @@ from dynax.embedding.charts import Charted, charted, in_chart, own_columns
 from dynax.embedding.coefficients import Columns
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
-from dynax.simulate.stepper import AbstractStepper, AnyTree, State, kept, later
+from dynax.simulate.stepper import AbstractStepper, AnySystem, State, kept, later
 from dynax.simulate.trajectory import RolloutStatus
 
 SINGULAR = 1e-6
@@ -43,19 +43,19 @@ class InChart(NamedTuple):
     """As a number that has a derivative of zero."""
 
 
-def begin(model: AnyTree, q: jax.Array, v: jax.Array) -> Carried:
+def begin(model: AnySystem, q: jax.Array, v: jax.Array) -> Carried:
     if not isinstance(model, EmbeddedModel):
         return Carried(q, v)
     return _seen(in_chart(model, own_columns(model, q.dtype), jnp.zeros_like(v)), q, v)
 
 
-def plain(method: AbstractStepper, model: AnyTree, q, v, tau, dt) -> State:
+def plain(method: AbstractStepper, model: AnySystem, q, v, tau, dt) -> State:
     """A step in the model's own freedoms."""
     own = cast(Model, model)  # steppers take an embedded model in its place
     return kept(later(own, dt), method.step(own, q, v, tau, dt))
 
 
-def advanced(method: AbstractStepper, model: AnyTree, at: Carried, tau: jax.Array, dt: jax.Array) -> Carried:
+def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Array, dt: jax.Array) -> Carried:
     """A step of the method; `model` is that of its beginning."""
     if not isinstance(model, EmbeddedModel):
         return Carried(*plain(method, model, at.q, at.v, tau, dt))

@@ -19,7 +19,7 @@ from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
 from dynax.simulate.policy import Policy, answer, answer_and_memory, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
-from dynax.simulate.stepper import AbstractStepper, AnyTree, State, refuse_open
+from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
 from dynax.simulate.touching import Touching
 from dynax.simulate.trajectory import Trajectory
 from dynax.simulate.variational import Variational
@@ -36,7 +36,7 @@ STEPPERS: dict[str, AbstractStepper] = {
 
 @overload
 def rollout(
-    model: AnyTree,
+    model: AnySystem,
     q: ArrayLike,
     v: ArrayLike,
     controls: ArrayLike | Policy,
@@ -50,7 +50,7 @@ def rollout(
 ) -> Trajectory: ...
 @overload
 def rollout(
-    model: AnyTree,
+    model: AnySystem,
     q: ArrayLike,
     v: ArrayLike,
     controls: Policy,
@@ -63,7 +63,7 @@ def rollout(
     memory: Any,
 ) -> tuple[Trajectory, Any]: ...
 def rollout(
-    model: AnyTree,
+    model: AnySystem,
     q: ArrayLike,
     v: ArrayLike,
     controls: ArrayLike | Policy,
@@ -140,7 +140,7 @@ def rollout(
 
 
 def step(
-    model: AnyTree,
+    model: AnySystem,
     q: ArrayLike,
     v: ArrayLike,
     tau: ArrayLike,
@@ -157,7 +157,7 @@ def step(
 
 
 @partial(jax.jit, static_argnames=("method",))
-def _step(model: AnyTree, q, v, tau, dt, method: AbstractStepper) -> State:
+def _step(model: AnySystem, q, v, tau, dt, method: AbstractStepper) -> State:
     return plain(method, model, q, v, tau, dt)
 
 
@@ -165,11 +165,11 @@ OPTIONS = ("steps", "every", "method", "checkpoint")
 
 
 @partial(jax.jit, static_argnames=OPTIONS)
-def _forced(model: AnyTree, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool):
+def _forced(model: AnySystem, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool):
     return _scan(model, q, v, None, forces, None, dt, steps, every, method, checkpoint)[0]
 
 
-def _follow(model: AnyTree, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+def _follow(model: AnySystem, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
     """A rollout under a policy, by a compiled one if there can be one."""
     leaves = jax.tree.leaves(policy)
     if any(leaf is policy for leaf in leaves):
@@ -178,7 +178,7 @@ def _follow(model: AnyTree, q, v, policy: Policy, memory: Any, dt, *options) -> 
     return _pytree(model, q, v, policy, memory, dt, *options)
 
 
-def _unnamed(model: AnyTree, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+def _unnamed(model: AnySystem, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
     return _scan(model, q, v, policy, None, memory, dt, *options)
 
 
@@ -187,7 +187,7 @@ _pytree = jax.jit(_unnamed, static_argnums=(6, 7, 8, 9))
 
 
 def _scan(
-    model: AnyTree,
+    model: AnySystem,
     q: jax.Array,
     v: jax.Array,
     policy: Policy | None,

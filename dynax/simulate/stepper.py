@@ -29,8 +29,9 @@ from dynax.routes.forward_dynamics import forward_dynamics
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
-AnyTree = Model | EmbeddedModel | FlexibleModel | Scene
-Either = TypeVar("Either", bound=AnyTree)
+AnyTree = Model | EmbeddedModel | FlexibleModel
+AnySystem = AnyTree | Scene
+Either = TypeVar("Either", bound=AnySystem)
 
 
 class AbstractStepper(abc.ABC):
@@ -69,7 +70,7 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
         )
 
 
-def refuse_open(model: AnyTree, q: jax.Array) -> None:
+def refuse_open(model: AnySystem, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
     own = model.model if isinstance(model, Scene) else model
     own = own.tree if isinstance(own, EmbeddedModel) else own

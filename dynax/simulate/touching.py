@@ -41,8 +41,8 @@ class Touching(AbstractStepper):
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
-    derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q` has
-    two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
+    derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q`
+    has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
     """
 
     relaxation: float = 0.02
