@@ -31,15 +31,19 @@ MOST = 50
 """Steps of Newton's method for a minimum. Robots take three to eight."""
 ROUNDS = 25
 """Minima at most."""
-SOON = 2
 EASE = 1e-2
 """Least compliance in them, by the mobility of the contact."""
+SOON = 2
+"""Rounds after which a step is a hard one."""
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 """The last step by the velocity, in the metric of `H`; what is left of the error is about its square."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
+"""Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
 SEARCHES = 12
+"""For the least value along a step of a minimum, by halving."""
 FINER = 8
 HALVINGS = 5
+"""Steps for the whole law from one point, and how often each may be halved."""
 AXES = np.eye(3)
 
 

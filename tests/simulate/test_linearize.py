@@ -63,10 +63,13 @@ def test_a_pendulum_and_its_derivatives():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, pytest.param({"stepper": "semi_implicit", "dt": 0.01}, marks=pytest.mark.slow)], ids=str
+    ("options", "error"),
+    [({}, 1e-9), pytest.param({"stepper": "rk4", "dt": 0.005}, 1e-7, marks=pytest.mark.slow)],
+    ids=str,
 )
-def test_loops_and_loops_embedded(rng, options):
-    """A four-bar that moves: on the motions that its loop leaves, the same system as its crank's own."""
+def test_loops_and_loops_embedded(rng, options, error):
+    """A four-bar that moves: on the motions that its loop leaves, the same system as its crank's own; over a step up to
+    the error of the steps, which are not the same."""
     bars = mechanisms.four_bar()
     q = dx.assemble(bars.model, bars.q).q
     model = dx.embed(bars.model, q, independent=["crank_joint"])
@@ -76,8 +79,8 @@ def test_loops_and_loops_embedded(rng, options):
     assert whole.projection is not None
     np.testing.assert_allclose(whole.projection @ whole.projection, whole.projection, atol=1e-12)
     x = whole.projection @ rng.normal(size=6)
-    np.testing.assert_allclose((whole.A @ x)[::3], own.A @ x[::3], rtol=1e-9)
-    np.testing.assert_allclose(whole.B[::3, 0], own.B[:, 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose((whole.A @ x)[::3], own.A @ x[::3], rtol=error)
+    np.testing.assert_allclose(whole.B[::3, 0], own.B[:, 0], rtol=error, atol=1e-12)
     # No motion nearby opens the loop: to first order its rate, too, stays zero.
     rate = jax.jacfwd(lambda z: dx.constraint_rate(bars.model, dx.integrate(bars.model, q, z[:3]), v + z[3:]))
     np.testing.assert_allclose(rate(jnp.zeros(6)) @ whole.projection, 0.0, atol=1e-9)
