@@ -42,6 +42,7 @@ from dynax.io import (
     PinocchioConverter as PinocchioConverter,
     keyframes as keyframes,
     load as load,
+    load_scene as load_scene,
     save as save,
 )
 

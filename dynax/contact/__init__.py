@@ -4,6 +4,11 @@ from dynax.contact.complementarity import ComplementarityStatus as Complementari
 from dynax.contact.complementarity import Complementary as Complementary
 from dynax.contact.complementarity import complementary as complementary
 from dynax.contact.material import Material as Material
+from dynax.contact.motion import Touch as Touch
+from dynax.contact.motion import contact_jacobian as contact_jacobian
+from dynax.contact.motion import contact_velocities as contact_velocities
+from dynax.contact.motion import contact_wrenches as contact_wrenches
+from dynax.contact.motion import contacts as contacts
 from dynax.contact.rigid import ContactState as ContactState
 from dynax.contact.rigid import ImpactStatus as ImpactStatus
 from dynax.contact.rigid import Pressed as Pressed
@@ -13,11 +18,6 @@ from dynax.contact.rigid import contact_states as contact_states
 from dynax.contact.rigid import impact as impact
 from dynax.contact.scene import Collider as Collider
 from dynax.contact.scene import Scene as Scene
-from dynax.contact.scene import Touch as Touch
-from dynax.contact.scene import contact_jacobian as contact_jacobian
-from dynax.contact.scene import contact_velocities as contact_velocities
-from dynax.contact.scene import contact_wrenches as contact_wrenches
-from dynax.contact.scene import contacts as contacts
 from dynax.contact.scene import scene as scene
 from dynax.contact.shapes import Box as Box
 from dynax.contact.shapes import Capsule as Capsule

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from dynax.operators.pytree import pytree_dataclass
 
@@ -26,17 +28,36 @@ class Material:
 DEFAULTS = {"friction": 0.5, "restitution": 0.0, "stiffness": 1e5, "damping": 500.0}
 
 
-def pair_of(a: Material, b: Material, dtype: Any) -> Material:
-    """What holds between two."""
+def of_pairs(materials: Sequence[Material], first: np.ndarray, second: np.ndarray, dtype: Any) -> Material:
+    """What holds between two, the materials numbered `first` and `second`, an entry for each pair."""
 
     def one(name: str) -> Any:
-        given = [jnp.asarray(x, dtype) for x in (getattr(a, name), getattr(b, name)) if x is not None]
-        if len(given) < 2:
-            return given[0] if given else jnp.asarray(DEFAULTS[name], dtype)
-        product = given[0] * given[1]
+        given = [getattr(material, name) for material in materials]
+        known = np.array([x is not None for x in given], bool)
+        values = jnp.stack([jnp.asarray(0.0 if x is None else x, dtype) for x in given])
+        a, b = values[first], values[second]
+        product = a * b
         if name in ("friction", "restitution"):
             some = product > 0  # the root has no slope at zero
-            return jnp.where(some, jnp.sqrt(jnp.where(some, product, 1.0)), 0.0)
-        return product / (given[0] + given[1])
+            joined = jnp.where(some, jnp.sqrt(jnp.where(some, product, 1.0)), 0.0)
+        else:
+            some = a + b > 0
+            joined = jnp.where(some, product / jnp.where(some, a + b, 1.0), 0.0)
+        alone = jnp.where(known[first], a, jnp.where(known[second], b, jnp.asarray(DEFAULTS[name], dtype)))
+        return jnp.where(known[first] & known[second], joined, alone)
+
+    return Material(*map(one, DEFAULTS))
+
+
+def instead(found: Material, given: Sequence[Material]) -> Material:
+    """With what is given for some, a material for each entry of those found, or none at all."""
+
+    def one(name: str) -> Any:
+        values = getattr(found, name)
+        own = [getattr(material, name) for material in given]
+        known = np.array([x is not None for x in own], bool)
+        if not known.any():
+            return values
+        return jnp.where(known, jnp.stack([jnp.asarray(0.0 if x is None else x, values.dtype) for x in own]), values)
 
     return Material(*map(one, DEFAULTS))

@@ -15,7 +15,8 @@ from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.complementarity import ComplementarityStatus, complementary
-from dynax.contact.scene import Scene, candidate_materials, contact_jacobian, contacts
+from dynax.contact.motion import candidate_materials, contact_jacobian, contacts
+from dynax.contact.scene import Scene
 from dynax.linear.solve import solve
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate

@@ -1,32 +1,28 @@
-"""A model and the shapes on its bodies: which pairs may touch, where, and how fast they come nearer.
+"""A model and the shapes on its bodies, and which pairs may touch.
 
 What may touch is fixed when a scene is made, and each pair has a fixed number of candidates: nothing is ever sized by
-how many touch. A candidate is a point on two bodies with a normal from `a` to `b` (chapter 11.3):
-
-    zeta = n . (v_b - v_a) = t . v        t = d gap / dq        force f on b, -f on a, at the point
+how many touch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dynax.algorithms.frames import body_velocities, forward_kinematics
-from dynax.contact.material import Material, pair_of
+from dynax.contact.material import Material
 from dynax.contact.shapes import FIELDS, Box, Geometry, HeightField, Points
 from dynax.contact.touch import Candidates, Posed, candidates, supported
 from dynax.embedding.model import EmbeddedModel
 from dynax.errors import ModelError
 from dynax.model import Model
-from dynax.model.checks import as_state
-from dynax.model.structure import WORLD
+from dynax.model.structure import WORLD, Finding
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Transform
 
@@ -51,7 +47,7 @@ class Collider:
     name: str = ""
 
 
-@pytree_dataclass("bodies", "names", "pairs")
+@pytree_dataclass("bodies", "names", "pairs", "limited", "report")
 class Scene:
     """A model with shapes on its bodies; made by `scene`. Numbers of shapes and materials are leaves."""
 
@@ -65,6 +61,12 @@ class Scene:
     names: tuple[str, ...]
     pairs: tuple[tuple[int, int], ...]
     """Of shapes that may touch."""
+    between: tuple[Material, ...] = ()
+    """What holds for a pair, in place of what the materials of the two give; none, or one for each pair."""
+    limited: tuple[str, ...] = ()
+    """Joints that stop where their position limits are."""
+    report: tuple[Finding, ...] = ()
+    """What of a file was left out, or is not as it was written."""
 
     @property
     def name(self) -> str:
@@ -107,8 +109,8 @@ class Scene:
         """For each candidate the pair of shapes it belongs to."""
         found: list[tuple[int, int]] = []
         for group in self.groups:
-            first, second = _posed(self, group, *_nowhere(self))
-            one = jax.eval_shape(_of_group, first, second)
+            first, second = posed(self, group, *_nowhere(self))
+            one = jax.eval_shape(of_group, first, second)
             found += [pair for pair in group for _ in range(one.gap.shape[1])]
         return tuple(found)
 
@@ -116,23 +118,22 @@ class Scene:
         return f"Scene({self.model.name!r}, {len(self.shapes)} shapes, {len(self.pairs)} pairs)"
 
 
-class Touch(NamedTuple):
-    """The candidates of a scene at a configuration, in the order of `scene.candidates`."""
-
-    gap: jax.Array
-    """Shape `(k,)` [m], negative where shapes overlap."""
-    point: jax.Array
-    """In the world, shape `(k, 3)` [m]."""
-    normal: jax.Array
-    """In world axes, from the first to the second of the pair, shape `(k, 3)`."""
-
-
-def scene(model: Model | EmbeddedModel, colliders: Sequence[Collider], ignore: Iterable[tuple[str, str]] = ()) -> Scene:
+def scene(
+    model: Model | EmbeddedModel,
+    colliders: Sequence[Collider],
+    ignore: Iterable[tuple[str, str]] = (),
+    *,
+    pairs: Iterable[tuple[str, str]] | Mapping[tuple[str, str], Material] | None = None,
+    limits: bool = True,
+) -> Scene:
     """Shapes on the bodies of a model, and which of them may touch.
 
     All pairs may but those on one body, on a body and its parent (the world is parent of none here), those whose kinds
-    are both ground, and those to `ignore`, by the names of colliders or of what they are on. `ModelError` for a pair
-    for which it is not known where they touch, for names that do not exist and numbers that are none.
+    are both ground, and those to `ignore`, by the names of colliders or of what they are on. Or those named in `pairs`
+    alone, by the names of colliders; where it gives a material, that holds in place of what the two are made of. With
+    `limits` joints of one freedom stop where their position limits are, without a bounce.
+    `ModelError` for a pair for which it is not known where they touch, for names that do not exist and numbers that are
+    none.
     """
     bodies, names, placements = [], [], []
     for k, collider in enumerate(colliders):
@@ -140,31 +141,25 @@ def scene(model: Model | EmbeddedModel, colliders: Sequence[Collider], ignore: I
         if name in names:
             raise ModelError("there are two of this name", element=f"collider {name!r}")
         try:
-            body, pose = _tree(model).locate(collider.on)
+            body, pose = tree_of(model).locate(collider.on)
         except KeyError as error:
             raise ModelError(str(error.args[0]), element=f"collider {name!r}") from None
         _check(collider, name)
         bodies.append(body)
         names.append(name)
         placements.append(collider.placement if pose is None else pose @ collider.placement)
-    ignored = _ignored(colliders, names, ignore)
-    parents = _tree(model).parents
-    pairs = []
-    for a in range(len(colliders)):
-        for b in range(a + 1, len(colliders)):
-            one, other = bodies[a], bodies[b]
-            if one == other or (a, b) in ignored:
-                continue
-            if (one >= 0 and other >= 0) and (parents[one] == other or parents[other] == one):
-                continue
-            if not supported(colliders[a].geometry, colliders[b].geometry):
-                kinds = " and a ".join(type(colliders[k].geometry).__name__ for k in (a, b))
-                raise ModelError(
-                    f"where a {kinds} touch is not known",
-                    element=f"colliders {names[a]!r} and {names[b]!r}",
-                    hint="give one as Sphere, Capsule, Box or Points, or name the pair in `ignore`",
-                )
-            pairs.append((a, b))
+    given = _named(names, pairs)
+    if given is None:
+        chosen = _all_but(bodies, tree_of(model).parents, _ignored(colliders, names, ignore))
+    else:
+        chosen = list(given)
+    for a, b in chosen:
+        if not supported(colliders[a].geometry, colliders[b].geometry):
+            raise ModelError(
+                f"where a {_kinds(colliders[a], colliders[b])} touch is not known",
+                element=f"colliders {names[a]!r} and {names[b]!r}",
+                hint="give one as Sphere, Capsule, Box or Points, or name the pair in `ignore`",
+            )
     stacked = Transform(
         np.stack([np.asarray(p.rotation) for p in placements]) if placements else np.zeros((0, 3, 3)),
         np.stack([np.asarray(p.translation) for p in placements]) if placements else np.zeros((0, 3)),
@@ -176,69 +171,13 @@ def scene(model: Model | EmbeddedModel, colliders: Sequence[Collider], ignore: I
         tuple(jax.tree.map(jnp.asarray, collider.material) for collider in colliders),
         tuple(bodies),
         tuple(names),
-        tuple(pairs),
+        tuple(chosen),
+        () if not isinstance(pairs, Mapping) else jax.tree.map(jnp.asarray, tuple((given or {}).values())),
+        _limited(tree_of(model)) if limits else (),
     )
 
 
-def contacts(scene: Scene, q: Any) -> Touch:
-    """Where the shapes of a scene may touch at `q`, shape `(nq,)`, and how far they are apart there."""
-    (q,) = as_state(scene.model, q=q)
-    poses = _poses(scene, q)
-    found = [_of_group(*_posed(scene, group, *poses)) for group in scene.groups]
-    rows = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), one) for one in found]
-    empty = Candidates(*(jnp.zeros((0, *shape), q.dtype) for shape in ((), (3,), (3,))))
-    return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), empty, *rows))
-
-
-def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:
-    """Velocities of the second body relative to the first at each candidate, in world axes, shape `(k, 3)` [m/s]."""
-    q, v = as_state(scene.model, q=q, v=v)
-    rotation, origin = _bodies(scene, q)
-    motion = jnp.concatenate([body_velocities(scene.model, q, v), jnp.zeros((1, 6), q.dtype)])
-
-    def at(body: np.ndarray) -> jax.Array:
-        arm = jnp.einsum("kij,ki->kj", rotation[body], touch.point - origin[body])
-        own = motion[body, 3:] + jnp.cross(motion[body, :3], arm)
-        return jnp.einsum("kij,kj->ki", rotation[body], own)
-
-    first, second = candidate_bodies(scene)
-    return at(second) - at(first)
-
-
-def contact_jacobian(scene: Scene, touch: Touch, q: Any) -> jax.Array:
-    """`contact_velocities` by velocity, shape `(k, 3, nv)`."""
-    (q,) = as_state(scene.model, q=q)
-    v = jnp.zeros(scene.model.nv, q.dtype)
-    return jax.jacfwd(lambda v: contact_velocities(scene, touch, q, v))(v)
-
-
-def contact_wrenches(scene: Scene, touch: Touch, q: Any, forces: jax.Array) -> jax.Array:
-    """Wrenches on the bodies, `(n, 6)` as `external` takes them, of forces `(k, 3)` on the second bodies [N]."""
-    (q,) = as_state(scene.model, q=q)
-    rotation, origin = _bodies(scene, q)
-    total = jnp.zeros((len(origin), 6), q.dtype)
-    for body, force in zip(candidate_bodies(scene), (-forces, forces), strict=True):
-        moment = jnp.cross(touch.point - origin[body], force)
-        own = [jnp.einsum("kij,ki->kj", rotation[body], x) for x in (moment, force)]
-        total = total.at[body].add(jnp.concatenate(own, axis=1))
-    return total[:-1]
-
-
-def candidate_bodies(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the second body of each candidate, -1 for the world."""
-    pairs = np.array(scene.candidates, int).reshape(-1, 2)
-    bodies = np.array((*scene.bodies, -1))
-    return bodies[pairs[:, 0]], bodies[pairs[:, 1]]
-
-
-def candidate_materials(scene: Scene, dtype: Any) -> Material:
-    """What holds between the two of each pair, an entry for each candidate."""
-    rows = [pair_of(scene.materials[a], scene.materials[b], dtype) for a, b in scene.candidates]
-    empty = Material(*(jnp.zeros(0, dtype) for _ in range(4)))
-    return jax.tree.map(lambda none, *x: jnp.stack(x) if x else none, empty, *rows)
-
-
-def _tree(model: Model | EmbeddedModel) -> Model:
+def tree_of(model: Model | EmbeddedModel) -> Model:
     return model.tree if isinstance(model, EmbeddedModel) else model
 
 
@@ -247,28 +186,12 @@ def _kind(shape: Geometry) -> Any:
     return structure, tuple(jnp.shape(leaf) for leaf in leaves)
 
 
-def _bodies(scene: Scene, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Axes and origins of the bodies, and of the world as the last row, which -1 stands for."""
-    poses = forward_kinematics(scene.model, q)
-    world = jnp.eye(3, dtype=q.dtype)[None], jnp.zeros((1, 3), q.dtype)
-    return jnp.concatenate([poses.rotation, world[0]]), jnp.concatenate([poses.translation, world[1]])
-
-
-def _poses(scene: Scene, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Axes and origins of the shapes."""
-    rotation, origin = _bodies(scene, q)
-    body = np.array(scene.bodies, int)
-    own = jax.tree.map(lambda x: x.astype(q.dtype), scene.placements)
-    turned = jnp.einsum("kij,kj->ki", rotation[body], own.translation)
-    return rotation[body] @ own.rotation, origin[body] + turned
-
-
 def _nowhere(scene: Scene) -> tuple[jax.Array, jax.Array]:
     count = len(scene.shapes)
     return jnp.zeros((count, 3, 3)), jnp.zeros((count, 3))
 
 
-def _posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, origin: jax.Array) -> list[Posed]:
+def posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, origin: jax.Array) -> list[Posed]:
     """The first and the second shapes of pairs, stacked."""
     sides = []
     for side in (0, 1):
@@ -280,7 +203,7 @@ def _posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, 
     return sides
 
 
-def _of_group(a: Posed, b: Posed) -> Candidates:
+def of_group(a: Posed, b: Posed) -> Candidates:
     return jax.vmap(candidates)(a, b)
 
 
@@ -315,13 +238,58 @@ def _check(collider: Collider, name: str) -> None:
         np.asarray(box.rounding) > np.asarray(box.half)
     ):
         raise ModelError("its rounding is larger than half of an edge", element=element)
+    _check_material(collider.material, element)
+
+
+def _check_material(material: Material, element: str) -> None:
     for part in ("friction", "restitution", "stiffness", "damping"):
-        value = getattr(collider.material, part)
+        value = getattr(material, part)
         if value is None or isinstance(value, Tracer):
             continue
         if not (np.isfinite(value) and value >= 0) or (part == "restitution" and value > 1):
             allowed = "from 0 to 1" if part == "restitution" else "0 or more, and finite"
             raise ModelError(f"its {part} is {value}, expected {allowed}", element=element)
+
+
+def _limited(model: Model) -> tuple[str, ...]:
+    """Joints of one freedom that have a limit, or may have one, where they are not known."""
+    known = not isinstance(model.position_limits, Tracer)
+
+    def ends(name: str) -> bool:
+        place = model.q_slice(name)
+        one = place.stop - place.start == 1
+        return one and (not known or bool(np.any(np.isfinite(np.asarray(model.position_limits)[..., place, :]))))
+
+    return tuple(name for name in model.joint_names if ends(name))
+
+
+def _kinds(*colliders: Collider) -> str:
+    return " and a ".join(type(collider.geometry).__name__ for collider in colliders)
+
+
+def _all_but(bodies: Sequence[int], parents: Sequence[int], ignored: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    found = []
+    for a, one in enumerate(bodies):
+        for b, other in enumerate(bodies[a + 1 :], a + 1):
+            related = one >= 0 and other >= 0 and (parents[one] == other or parents[other] == one)
+            if one != other and not related and (a, b) not in ignored:
+                found.append((a, b))
+    return found
+
+
+def _named(names: Sequence[str], pairs: Iterable[tuple[str, str]] | None) -> dict[tuple[int, int], Material] | None:
+    """The pairs that are given, by numbers of colliders."""
+    if pairs is None:
+        return None
+    number, found = {name: k for k, name in enumerate(names)}, {}
+    for pair in pairs:
+        for name in pair:
+            if name not in number:
+                raise ModelError("no collider has this name", element=f"pairs {name!r}")
+        a, b = sorted(number[name] for name in pair)
+        found[a, b] = pairs[pair] if isinstance(pairs, Mapping) else Material()
+        _check_material(found[a, b], f"colliders {names[a]!r} and {names[b]!r}")
+    return found
 
 
 def _ignored(

@@ -25,14 +25,14 @@ _CHILD = "import sys; from dynax.io._mjcf_apart import child; child(sys.argv[1])
 _ERROR = ("reason", "element", "file", "line", "hint")
 
 
-def compile_apart(text: str | bytes, file: str | None) -> Compiled:
+def compile_apart(text: str | bytes, file: str | None, *, collide: bool = False) -> Compiled:
     """`compile_mjcf` in a child process: whatever becomes of it there is a `ModelError` here."""
     mujoco = import_mujoco()
     with tempfile.TemporaryDirectory(prefix="dynax") as folder:
         source = Path(folder, "source")
         source.write_bytes(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
         # A path keeps its meaning in another folder; messages show it as it was given.
-        request = {"file": file and os.path.abspath(file), "is_text": isinstance(text, str)}
+        request = {"file": file and os.path.abspath(file), "is_text": isinstance(text, str), "collide": collide}
         Path(folder, "request.json").write_text(json.dumps(request))
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         try:
@@ -53,7 +53,7 @@ def compile_apart(text: str | bytes, file: str | None) -> Compiled:
         if "error" in found:
             raise ModelError(**{**found["error"], "file": file if found["error"]["file"] else None})
         compiled = mujoco.MjModel.from_binary_path(str(Path(folder, "model.mjb")))
-    return Compiled(compiled, found["name"], tuple(found["warnings"]))
+    return Compiled(compiled, found["name"], tuple(found["warnings"]), tuple(found["missing"]))
 
 
 def _fate(ended: subprocess.CompletedProcess) -> str:
@@ -69,9 +69,9 @@ def child(folder: str) -> None:
     text = Path(folder, "source").read_bytes()
     _limit_memory()
     try:
-        found = compile_mjcf(text.decode() if request["is_text"] else text, request["file"])
+        found = compile_mjcf(text.decode() if request["is_text"] else text, request["file"], collide=request["collide"])
         mujoco.mj_saveModel(found.model, str(Path(folder, "model.mjb")), None)
-        answer = {"name": found.name, "warnings": found.warnings}
+        answer = {"name": found.name, "warnings": found.warnings, "missing": found.missing}
     except ModelError as error:
         answer = {"error": {name: getattr(error, name) for name in _ERROR}}
     Path(folder, "answer.json").write_text(json.dumps(answer))

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ class Compiled(NamedTuple):
     name: str
     warnings: tuple[str, ...]
     """What its compiler had to say, each once."""
+    missing: tuple[str, ...] = ()
+    """Of what collides, the geoms whose mesh could not be opened, as a user names them."""
 
 
 def import_mujoco() -> Any:
@@ -43,33 +46,65 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(text: str | bytes, file: str | None) -> Compiled:
+def compile_mjcf(text: str | bytes, file: str | None, *, collide: bool = False) -> Compiled:
     """The compiled model of an MJCF.
 
     **Arguments:**
 
     - `text`: the MJCF itself.
     - `file`: where it came from: includes and assets are sought beside it. `None` for text without a file.
+    - `collide`: whether to keep the meshes and height fields of what collides, if their files exist.
 
     Whatever MuJoCo objects to becomes a `ModelError` with its words, and its line where it names one.
     """
     mujoco = import_mujoco()
-    needed: dict[str, str] = {}
-    with _heard(mujoco) as messages:
-        try:
-            if file is not None and Path(file).is_file():
-                spec = mujoco.MjSpec.from_file(file)
-            else:
-                spec = mujoco.MjSpec.from_string(text if isinstance(text, str) else text.decode("utf-8"))
-            _scale_axes(spec, file)
-            needed = _drop_assets(mujoco, spec)
-            spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE  # simulates every muscle, which we do not use
-            compiled = spec.compile()
-        except ModelError:
-            raise
-        except Exception as error:  # a foreign compiler: whatever it raises is about the file
-            raise _translated(str(error) or type(error).__name__, file, needed) from None
-    return Compiled(compiled, spec.modelname, tuple(dict.fromkeys(" ".join(m.split()) for m in messages)))
+    absent: set[str] = set()
+    while True:
+        assets = _Assets()
+        with _heard(mujoco) as messages:
+            try:
+                if file is not None and Path(file).is_file():
+                    spec = mujoco.MjSpec.from_file(file)
+                else:
+                    spec = mujoco.MjSpec.from_string(text if isinstance(text, str) else text.decode("utf-8"))
+                _scale_axes(spec, file)
+                assets = _drop_assets(mujoco, spec, collide, absent)
+                spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE  # simulates every muscle, which we do not use
+                compiled = spec.compile()
+            except ModelError:
+                raise
+            except Exception as error:  # a foreign compiler: whatever it raises is about the file
+                message = str(error) or type(error).__name__
+                lost = assets.lost(message) - absent
+                if not lost:
+                    raise _translated(message, file, assets.needed) from None
+                absent |= lost
+                continue
+        break
+    return Compiled(
+        compiled,
+        spec.modelname,
+        tuple(dict.fromkeys(" ".join(m.split()) for m in messages)),
+        tuple(assets.missing),
+    )
+
+
+@dataclass
+class _Assets:
+    """The files that a compilation needs."""
+
+    needed: dict[str, str] = field(default_factory=dict)
+    """The bodies whose inertia depends on a mesh, by its name."""
+    colliding: dict[str, str] = field(default_factory=dict)
+    """The files of the meshes and height fields kept since they collide, by their names."""
+    missing: list[str] = field(default_factory=list)
+    """Geoms that would collide, but for a file."""
+
+    def lost(self, message: str) -> set[str]:
+        """Those that could do without the file whose absence MuJoCo tells."""
+        told = _FILE.search(message)
+        name = Path(told.group(1)).name if told else ""
+        return {asset for asset, file in self.colliding.items() if told and Path(file).name == name}
 
 
 @contextmanager
@@ -104,26 +139,41 @@ def _scale_axes(spec: Any, file: str | None) -> None:
             joint.axis = joint.axis / largest
 
 
-def _drop_assets(mujoco: Any, spec: Any) -> dict[str, str]:
-    """Take out all assets but the meshes that give a body its inertia; returns the bodies that need one, by mesh."""
-    needed: dict[str, str] = {}
+def _drop_assets(mujoco: Any, spec: Any, collide: bool, absent: set[str]) -> _Assets:
+    """Take out all assets but the meshes that give a body its inertia, and, where asked, those that `collide`."""
+    found = _Assets()
+    files = {asset.name: asset.file for asset in (*spec.meshes, *spec.hfields)}
+    lost: set[str] = set()
+    paired = {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2)}
     for body in spec.bodies:
-        for geom in body.geoms:
+        for k, geom in enumerate(body.geoms):
             is_field = geom.type == mujoco.mjtGeom.mjGEOM_HFIELD
+            asset = geom.meshname or (geom.hfieldname if is_field else "")
+            touches = collide and (geom.contype or geom.conaffinity or (geom.name and geom.name in paired))
             if geom.meshname and _weighs(mujoco, body, geom):
-                needed.setdefault(geom.meshname, body.name)
+                found.needed.setdefault(geom.meshname, body.name)
+            elif asset and touches and asset not in absent:
+                found.colliding[asset] = files[asset]
             elif geom.meshname or is_field:
+                if touches:
+                    found.missing.append(f"{geom.name or f'{body.name}/{k}'!r}: its file {files[asset]!r} is not found")
+                    geom.contype = geom.conaffinity = 0
+                    lost.add(geom.name)
                 # It keeps its name, which sensors and contact pairs may use, and becomes a point without mass.
                 geom.meshname = geom.hfieldname = ""
                 geom.type = mujoco.mjtGeom.mjGEOM_SPHERE
                 geom.size = [1e-3, 0.0, 0.0]
                 geom.fromto = [np.nan] * 6
                 geom.mass = 0.0
+    for pair in [pair for pair in spec.pairs if lost & {pair.geomname1, pair.geomname2}]:
+        spec.delete(pair)
     for material in spec.materials:
         material.textures = [""] * len(material.textures)
-    for asset in (*spec.skins, *spec.textures, *spec.hfields, *(m for m in spec.meshes if m.name not in needed)):
+    kept = {*found.needed, *found.colliding}
+    unused = (a for a in (*spec.hfields, *spec.meshes) if a.name not in kept)
+    for asset in (*spec.skins, *spec.textures, *unused):
         spec.delete(asset)
-    return needed
+    return found
 
 
 def _weighs(mujoco: Any, body: Any, geom: Any) -> bool:

@@ -51,7 +51,7 @@ def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
     mocap = [bodies[b] for b in np.flatnonzero(m.body_mocapid >= 0)]
     medium = m.opt.density or m.opt.viscosity or np.any(m.opt.wind)
     kinds = (
-        ("contact", f"{colliding} geoms that can collide" if colliding else ""),
+        ("contact", f"{colliding} geoms that can collide (dx.load_scene takes them)" if colliding else ""),
         ("actuator", f"{m.nu} controls" if m.nu else ""),
         ("tendon", f"{m.ntendon} tendons, with their springs, damping and armature" if m.ntendon else ""),
         ("flex", f"{m.nflex} flexible bodies; their points are bodies like any other" if m.nflex else ""),

@@ -37,13 +37,21 @@ def load(source: str | os.PathLike, *, root: str = "fixed", isolate: bool = Fals
     if root not in ("fixed", "free"):
         raise ValueError(f"`root` must be 'fixed' or 'free', got {root!r}")
     text, file = read_source(source)
-    if text.lstrip()[:1] in ("{", b"{"):
+    if is_saved(text):
         _refuse_root(root, "a saved model", "save the model that was loaded with root='free'", file)
         return cast(Model, read_saved(text, file=file))
-    if _root_element(text) in (b"mujoco", b"mujocoinclude"):
+    if is_mjcf(text):
         _refuse_root(root, "an MJCF", "give its root body a <freejoint/>", file)
         return _built(read_mjcf(text, file=file, isolate=isolate), file)
     return _built(read_urdf(text, file=file, root=root), file)
+
+
+def is_saved(text: str | bytes) -> bool:
+    return text.lstrip()[:1] in ("{", b"{")
+
+
+def is_mjcf(text: str | bytes) -> bool:
+    return _root_element(text) in (b"mujoco", b"mujocoinclude")
 
 
 def _refuse_root(root: str, kind: str, hint: str, file: str | None) -> None:

@@ -57,7 +57,7 @@ def read_mjcf(text: str | bytes, *, file: str | None, isolate: bool = False) -> 
     Bodies keep MuJoCo's order, so `q` is MuJoCo's `qpos`; `v` differs from `qvel` at free joints only, see
     `dx.MujocoConverter`. Raises `ModelError`, with MuJoCo's words for what its compiler objects to.
     """
-    mj_model, name, warnings = (compile_apart if isolate else compile_mjcf)(text, file)
+    mj_model, name, warnings, _ = (compile_apart if isolate else compile_mjcf)(text, file)
     source = _Source(mj_model, body_names(mj_model), joint_names(mj_model))
     disabled = import_mujoco().mjtDisableBit
     gravity = np.zeros(3) if source.off(disabled.mjDSBL_GRAVITY) else mj_model.opt.gravity

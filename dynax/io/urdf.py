@@ -24,7 +24,7 @@ has one meaning is loaded as written and noted in the model's report.
 | rotational inertia without mass, or mass without it | as written, noted |
 | inertia that is indefinite or against the triangle inequality | as written, noted by the builder |
 | no `<inertial>` | a massless link |
-| `<visual>`, `<collision>` | ignored, unread; one note with their numbers |
+| `<visual>`, `<collision>` | ignored, unread; one note with their numbers (`dx.load_scene` reads the latter) |
 | `<material>`, `<gazebo>`, `<transmission>`, `<ros2_control>` | ignored, unread |
 | `<sensor>`, `<calibration>`, `<safety_controller>` | ignored, unread |
 | any other element or attribute of the robot, its links and joints | ignored, one note for each kind |
@@ -165,7 +165,7 @@ def _add_body(builder: ModelBuilder, tree: Tree, joint: Joint) -> None:
         joint.child,
         parent=joint.parent,
         joint=_joint_type(joint),
-        placement=_origin(joint.element),
+        placement=placement_of(joint.element),
         inertia=_inertia(builder, tree.links[joint.child]),
         joint_name=joint.name,
         **_dynamics(joint),
@@ -190,7 +190,7 @@ def _joint_type(joint: Joint) -> AbstractJoint:
     return Planar((x, y, z)) if joint.type == "planar" else Revolute((x, y, z))
 
 
-def _origin(parent: Element) -> Transform:
+def placement_of(parent: Element) -> Transform:
     """The pose in `<origin>`; absent means none. `quat_xyzw` came with version 1.1 of the format."""
     origin = parent.child("origin")
     if origin is None:
@@ -239,7 +239,7 @@ def _inertia(builder: ModelBuilder, link: Element) -> SpatialInertia | None:
     if tensor.any() != (mass > 0.0):
         oddity = "mass but no rotational inertia" if mass else "rotational inertia but no mass"
         builder.note(link.label, f"has {oddity}; loaded as written", line=inertial.line)
-    origin = _origin(inertial)
+    origin = placement_of(inertial)
     return SpatialInertia(mass, origin.translation, origin.rotation @ tensor @ origin.rotation.T)
 
 
@@ -321,7 +321,7 @@ def _note_geometry(builder: ModelBuilder, robot: Element) -> None:
     if found:
         counts = Counter(child.tag for child in found)
         what = " and ".join(f"{counts[tag]} <{tag}>" for tag in ("visual", "collision") if counts[tag])
-        builder.note("geometry", f"not used by dynax: {what}", line=found[0].line)
+        builder.note("geometry", f"not part of the model: {what}; dx.load_scene reads <collision>", line=found[0].line)
 
 
 def _note_unknown(builder: ModelBuilder, robot: Element) -> None:

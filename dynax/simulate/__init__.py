@@ -20,5 +20,7 @@ from dynax.simulate.runge_kutta import RungeKutta4 as RungeKutta4
 from dynax.simulate.stepper import AbstractStepper as AbstractStepper
 from dynax.simulate.touching import Touching as Touching
 from dynax.simulate.trajectory import RolloutStatus as RolloutStatus
+from dynax.simulate.trajectory import TouchReport as TouchReport
+from dynax.simulate.trajectory import TouchStatus as TouchStatus
 from dynax.simulate.trajectory import Trajectory as Trajectory
 from dynax.simulate.variational import Variational as Variational

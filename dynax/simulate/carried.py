@@ -15,12 +15,14 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from dynax.constraints.independent import LOOSE
+from dynax.contact.scene import Scene
 from dynax.embedding.charts import Charted, charted, in_chart, own_columns
 from dynax.embedding.coefficients import Columns
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, kept, later
-from dynax.simulate.trajectory import RolloutStatus
+from dynax.simulate.touching import Touching
+from dynax.simulate.trajectory import RolloutStatus, TouchReport
 
 SINGULAR = 1e-6
 """The last pivot of the conditions by the first: nearer to it no step passes a singular configuration by."""
@@ -34,6 +36,8 @@ class Carried(NamedTuple):
     """Of the model's own independent freedoms."""
     chart: InChart | None = None
     """Of embedded models."""
+    touch: TouchReport | None = None
+    """Of scenes."""
 
 
 class InChart(NamedTuple):
@@ -44,6 +48,8 @@ class InChart(NamedTuple):
 
 
 def begin(model: AnySystem, q: jax.Array, v: jax.Array) -> Carried:
+    if isinstance(model, Scene):
+        return Carried(q, v, touch=TouchReport.none(q.dtype))
     if not isinstance(model, EmbeddedModel):
         return Carried(q, v)
     return _seen(in_chart(model, own_columns(model, q.dtype), jnp.zeros_like(v)), q, v)
@@ -57,6 +63,9 @@ def plain(method: AbstractStepper, model: AnySystem, q, v, tau, dt) -> State:
 
 def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Array, dt: jax.Array) -> Carried:
     """A step of the method; `model` is that of its beginning."""
+    if isinstance(model, Scene) and isinstance(method, Touching):
+        found = method.touched(model, at.q, at.v, tau, dt)
+        return Carried(found.q, found.v, touch=found.report)
     if not isinstance(model, EmbeddedModel):
         return Carried(*plain(method, model, at.q, at.v, tau, dt))
     return _guarded(method, model, at, tau, dt)

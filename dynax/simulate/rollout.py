@@ -21,7 +21,7 @@ from dynax.simulate.policy import Policy, answer, answer_and_memory, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
 from dynax.simulate.touching import Touching
-from dynax.simulate.trajectory import Trajectory
+from dynax.simulate.trajectory import TouchReport, Trajectory
 from dynax.simulate.variational import Variational
 
 STEPPERS: dict[str, AbstractStepper] = {
@@ -105,8 +105,8 @@ def rollout(
       number of the step. The policy is then `controls(t, q, v, memory) -> (tau, memory)`.
 
     **Returns:** `Trajectory(time, q, v)` with T + 1 rows; the first is the initial state, at `model.time`, from where
-    driven joints go on, and of an embedded model a `status` for each. With `memory`: the pair of it and what the policy
-    remembers at the end.
+    driven joints go on. For each row an embedded model has a `status`, and a `contact.Scene` a `touch`: how many
+    contacts, how deep, how well solved. With `memory`: the pair of it and what the policy remembers at the end.
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
@@ -212,20 +212,25 @@ def _scan(
         return (at, memory), _row(at)
 
     def advance_all(state: tuple, xs: tuple) -> tuple[tuple, tuple]:
-        state, _ = scan(lambda state, x: (advance(state, x)[0], None), state, xs, every)
-        return state, _row(state[0])
+        def one(state: tuple, x: tuple) -> tuple[tuple, TouchReport | None]:
+            state, _ = advance(state, x)
+            return state, state[0].touch
+
+        (at, memory), touch = scan(one, state, xs, every)
+        at = at if touch is None else at._replace(touch=touch.since())
+        return (at, memory), _row(at)
 
     xs = times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
     start = begin(model, q, v)
     (_, memory), rows = scan(advance_all if every > 1 else advance, (start, memory), xs, steps // every)
-    q, v, status = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
-    return Trajectory(times[::every], q, v, None if status is None else status.astype(jnp.int32)), memory
+    q, v, status, touch = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
+    return Trajectory(times[::every], q, v, None if status is None else status.astype(jnp.int32), touch), memory
 
 
-def _row(at: Carried) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    return at.q, at.v, None if at.chart is None else at.chart.status
+def _row(at: Carried) -> tuple[jax.Array, jax.Array, jax.Array | None, TouchReport | None]:
+    return at.q, at.v, None if at.chart is None else at.chart.status, at.touch
 
 
 def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:

@@ -11,14 +11,18 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.convex import Impact, after
-from dynax.contact.scene import Scene, candidate_materials, contact_jacobian, contacts
+from dynax.contact.convex import LEFT, Impact, after
+from dynax.contact.limits import limits_at
+from dynax.contact.material import Material
+from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
+from dynax.contact.scene import Scene
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import dry_friction, kick
 from dynax.simulate.stepper import AbstractStepper, State, closed
+from dynax.simulate.trajectory import TouchReport, TouchStatus
 
 
 class Touched(NamedTuple):
@@ -28,8 +32,23 @@ class Touched(NamedTuple):
     v: jax.Array
     impulses: jax.Array
     """On the second body of each candidate, in world axes, shape `(k, 3)` [N s]."""
-    unbalanced: jax.Array
-    """Of the momentum, as a part of what there is: 1e-9 where the step was solved, in float32 1e-3."""
+    stops: jax.Array
+    """Of the limits of joints, in the order of `scene.limited`, shape `(l,)` [N s, N m s]."""
+    report: TouchReport
+
+
+class Chosen(NamedTuple):
+    """The problem of a step, and what its rows are."""
+
+    problem: Impact
+    frames: jax.Array
+    """Of the contacts as rows, the normal last, shape `(c, 3, 3)`."""
+    rows: jax.Array
+    """The candidates, and after them the limits, that take part, shape `(c,)`."""
+    signs: jax.Array
+    """Of the limits: 1 for a lower one, -1 for an upper one."""
+    penetration: jax.Array
+    crowded: jax.Array
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,8 @@ class Touching(AbstractStepper):
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
     derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q`
     has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
+
+    Limits of joints are contacts without friction.
     """
 
     relaxation: float = 0.02
@@ -50,6 +71,9 @@ class Touching(AbstractStepper):
     softness: tuple[float, float] = (1e-3, 1e-6)
     """Compliance of a contact as a part of its mobility, in float32 and in float64: of a change of velocity this part
     is missing, so that what rests gives, and what sticks creeps, by `softness g dt`."""
+    most: int | None = None
+    """Contacts that take part in a step, the nearest of all candidates; default twice the number of freedoms, but not
+    less than 32."""
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         if not isinstance(model, Scene):
@@ -67,30 +91,76 @@ class Touching(AbstractStepper):
             )
         _, free = SemiImplicitEuler().step(model, q, v, tau, dt)
         stiff = kick(model, q, v, tau, dt, dry_friction(model, q, v, tau, dt)).model
-        problem, frames = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
-        found = after(problem)
-        world = jnp.einsum("kia,ki->ka", frames, found.impulses)
-        return Touched(integrate(model, q, dt * found.v), found.v, world, found.unbalanced)
+        chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
+        found = after(chosen.problem)
+        world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
+        total = len(scene.candidates) + len(scene.limited)
+        impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
+        stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
+        q = integrate(model, q, dt * found.v)
+        report = _report(chosen, found.v, found.impulses, found.unbalanced)
+        return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
     def problem(
         self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
-    ) -> tuple[Impact, jax.Array]:
-        """What is to be solved, and the frames of the contacts as rows, the normal last, shape `(k, 3, 3)`."""
-        touch = contacts(scene, q)
+    ) -> Chosen:
+        """What is to be solved."""
+        at = placed(scene, q)
+        touch, limits = contacts_at(scene, at), limits_at(scene, q)
         material = candidate_materials(scene, q.dtype)
-        frames = jax.vmap(frame)(touch.normal)
-        jacobian = jnp.einsum("kia,kaj->kij", frames, contact_jacobian(scene, touch, q))
+        gaps = jnp.concatenate([touch.gap, limits.gap])
+        rows, crowded = self._nearest(gaps, scene.nv)
+
+        def of(contacts: jax.Array, stops: jax.Array) -> jax.Array:
+            """Rows of what takes part, of those of all contacts and limits."""
+            return jnp.concatenate([contacts, stops.astype(contacts.dtype)])[rows]
+
+        count = len(limits.gap)
+        frames = jax.vmap(frame)(of(touch.normal, jnp.tile(jnp.asarray(np.eye(3)[2:], q.dtype), (count, 1))))
+        signs = of(jnp.asarray(carried(scene), q.dtype), jnp.zeros((count, at.places.shape[0]), q.dtype))
+        jacobian = jnp.einsum(
+            "kia,kaj->kij", frames, jacobian_at(scene, of(touch.point, jnp.zeros((count, 3))), signs, q, at)
+        )
+        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), limits.jacobian)
+        jacobian = jacobian + np.array([0, 0, 1], q.dtype)[:, None] * straight[:, None]
+        material = Material(*(of(x, jnp.zeros(count)) for x in (material.friction, material.restitution)))
+        gap = gaps[rows]
         normals = jacobian[:, 2]
         mobility = jnp.sum(normals * solve(inertia, normals.T).T, axis=1)
         # What does not move takes no part; where nothing can, there is nothing to solve.
         mobility = jnp.where(mobility > 0, mobility, 1.0)
         compliance = jnp.tile(self.softness[int(q.dtype == jnp.float64)] * mobility[:, None], (1, 2))
         before = normals @ v
-        apart = -touch.gap / (dt + jnp.where(touch.gap < 0, self.relaxation, 0.0))
-        bounce = lax.stop_gradient((touch.gap + dt * (normals @ free) < 0) & (before < 0) & (material.restitution > 0))
+        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
+        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (material.restitution > 0))
         target = jnp.where(bounce, jnp.maximum(apart, -material.restitution * before), apart)
         target = target[:, None] * np.array([0, 0, 1], q.dtype)
-        return Impact(inertia, free, v, jacobian, target, compliance, mobility, material.friction), frames
+        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, material.friction)
+        return Chosen(problem, frames, rows, limits.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+
+    def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
+        """The contacts that take part, and whether there is no room for some that should."""
+        most = max(32, 2 * freedoms) if self.most is None else self.most
+        if len(gaps) <= most:
+            return jnp.arange(len(gaps)), jnp.zeros((), bool)
+        gaps = lax.stop_gradient(gaps)
+        rows = lax.top_k(-gaps, most)[1]
+        return rows, gaps[rows[-1]] < 0
+
+
+def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.Array) -> TouchReport:
+    """The impulses change the kinetic energy by `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
+    problem = chosen.problem
+    mean = 0.5 * (problem.local(v) + problem.local(problem.free))
+    wrong = (
+        (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
+        (chosen.crowded, TouchStatus.CROWDED),
+        (unbalanced > 10 * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
+    )
+    status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
+    pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
+    found = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
+    return lax.stop_gradient(found)
 
 
 def frame(normal: jax.Array) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,44 @@ class RolloutStatus(IntEnum):
         return self >= RolloutStatus.OPEN
 
 
+class TouchStatus(IntEnum):
+    """Of steps with contact."""
+
+    SOLVED = 0
+    NOT_SOLVED = 1
+    """Not to the last digit: several contacts between sticking and sliding at once. See `unbalanced` for how well; the
+    motion is good where that is small, derivatives may not be."""
+    CROWDED = 2
+    """More overlaps than a step takes, `Touching.most`; the others were left alone."""
+    NOT_FINITE = 3
+
+
+class TouchReport(NamedTuple):
+    """What happened in a step with contact, or in all of those since the row before. Without derivatives."""
+
+    contacts: jax.Array
+    """How many candidates and limits of joints pressed, in the last of them."""
+    penetration: jax.Array
+    """How deep shapes were in each other at the beginning of a step, at most [m]; 0 where they were apart."""
+    energy: jax.Array
+    """What contacts and limits did to the kinetic energy [J]: less than 0 but where they push apart what overlaps."""
+    unbalanced: jax.Array
+    """Of the momentum, as a part of what there is: 1e-9 where a step was solved, in float32 1e-3."""
+    status: jax.Array
+    """A `TouchStatus`, the worst of them."""
+
+    @classmethod
+    def none(cls, dtype: jnp.dtype) -> TouchReport:
+        """Of no step."""
+        zero, count = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+        return cls(count, zero, zero, zero, count)
+
+    def since(self) -> TouchReport:
+        """One for all of its rows."""
+        worst = (jnp.max(x, axis=0) for x in (self.unbalanced, self.status))
+        return TouchReport(self.contacts[-1], jnp.max(self.penetration), jnp.sum(self.energy), *worst)
+
+
 @pytree_dataclass()
 class Trajectory:
     """A motion, sampled; a row for every time, the initial state first. It unpacks to `time, q, v`."""
@@ -46,6 +85,8 @@ class Trajectory:
     """Velocities, shape `(T + 1, nv)`."""
     status: jax.Array | None = None
     """Of an embedded model, `RolloutStatus` by row as integers, shape `(T + 1,)`; otherwise `None`."""
+    touch: TouchReport | None = None
+    """Of a scene, what happened in the steps that led to each row, each entry of shape `(T + 1,)`."""
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter((self.time, self.q, self.v))

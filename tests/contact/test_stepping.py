@@ -85,7 +85,7 @@ def test_friction_is_along_the_motion():
     close(total[:, :2], -0.5 * 0.01 * G * way, 1e-6 * 0.01 * G)
     close(total[:, 2], 0.01 * G, 1e-6 * 0.01 * G)
     close(touched.v[:, 3:5], (1 - 0.5 * 0.01 * G) * way, 1e-6)
-    assert np.all(touched.unbalanced < 1e-7)
+    assert np.all(touched.report.unbalanced < 1e-7)
 
 
 @pytest.mark.spec("T08")
@@ -164,7 +164,7 @@ def test_derivatives_and_batches(key):
         x, found = step(x)
         q, v = x[:7], x[7:]
         energy = dx.kinetic_energy(BLOCK, q, v) + dx.potential_energy(BLOCK, q)
-        return x, (x, found.unbalanced, energy, jnp.sum(found.impulses[:, 2] > 0))
+        return x, (x, found.report.unbalanced, energy, jnp.sum(found.impulses[:, 2] > 0))
 
     keys = jax.random.split(key, 8)
     q = jax.vmap(lambda k: dx.random_configuration(BLOCK, k))(keys).at[:, :3].set(jnp.array([0, 0, 0.4]))

@@ -526,7 +526,9 @@ def test_extensions_are_ignored_unread():
     more += '<material name="m"/><ros2_control name="c"><joint name="elbow"/></ros2_control><sensor name="s"/>'
     joint = '<safety_controller k_velocity="?"/><calibration rising="?"/>'
     found = read(arm(joint, link=inside + "<collision/>" + inside, more=more)).findings
-    assert found == [("geometry", "not used by dynax: 2 <visual> and 1 <collision>", 3)]
+    assert found == [
+        ("geometry", "not part of the model: 2 <visual> and 1 <collision>; dx.load_scene reads <collision>", 3)
+    ]
     assert read(arm(joint, more=more)).findings == []
 
 

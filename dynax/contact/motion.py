@@ -1,0 +1,162 @@
+"""The candidates of a scene: where they are, and how fast they come nearer.
+
+A candidate is a point on two bodies with a normal from `a` to `b` (chapter 11.3):
+
+    zeta = n . (v_b - v_a) = t . v        t = d gap / dq        force f on b, -f on a, at the point
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.algorithms.frames import body_poses, body_velocities, root_offsets
+from dynax.compile.batching import trailing
+from dynax.contact.material import Material, instead, of_pairs
+from dynax.contact.scene import Scene, of_group, posed, tree_of
+from dynax.contact.touch import Candidates
+from dynax.embedding.meanings import tree_motion
+from dynax.embedding.model import EmbeddedModel
+from dynax.model import Model
+from dynax.model.checks import as_state
+from dynax.spatial import Mat3, Motion, Vec3
+from dynax.sweep import take_rows
+from dynax.tree.freedoms import freedoms
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
+
+
+class Touch(NamedTuple):
+    """The candidates of a scene at a configuration, in the order of `scene.candidates`."""
+
+    gap: jax.Array
+    """Shape `(k,)` [m], negative where shapes overlap."""
+    point: jax.Array
+    """In the world, shape `(k, 3)` [m]."""
+    normal: jax.Array
+    """In world axes, from the first to the second of the pair, shape `(k, 3)`."""
+
+
+class Placed(NamedTuple):
+    """A tree at a configuration, in world axes."""
+
+    rotation: jax.Array
+    """Axes of the bodies, and of the world as the last row, which -1 stands for, shape `(n + 1, 3, 3)`."""
+    origin: jax.Array
+    """Shape `(n + 1, 3)`."""
+    turns: jax.Array
+    """What a unit of each freedom turns by, shape `(nv, 3)`."""
+    shifts: jax.Array
+    """And shifts by, the points at `places`, shape `(nv, 3)`."""
+    places: jax.Array
+
+
+@trailing
+def _placed(model: Model, q: jax.Array) -> tuple[Mat3, Vec3, Motion, Vec3]:
+    s = setup(model, q, execution="automatic")
+    kin = kinematics(model, s, positions=True)
+    own = freedoms(model, s, kin)
+    root = take_rows(root_offsets(model, s), model.topology.body_of_velocity)
+    return *body_poses(model, s, kin), own.column, root + own.position
+
+
+def placed(scene: Scene, q: jax.Array) -> Placed:
+    rotation, origin, column, place = _placed(tree_of(scene.model), q)
+    world = jnp.eye(3, dtype=q.dtype)[None], jnp.zeros((1, 3), q.dtype)
+    return Placed(
+        jnp.concatenate([rotation.array, world[0]]),
+        jnp.concatenate([origin.array, world[1]]),
+        column.angular.array,
+        column.linear.array,
+        place.array,
+    )
+
+
+def contacts(scene: Scene, q: Any) -> Touch:
+    """Where the shapes of a scene may touch at `q`, shape `(nq,)`, and how far they are apart there."""
+    (q,) = as_state(scene.model, q=q)
+    return contacts_at(scene, placed(scene, q))
+
+
+def contacts_at(scene: Scene, at: Placed) -> Touch:
+    body, dtype = np.array(scene.bodies, int), at.origin.dtype
+    own = jax.tree.map(lambda x: x.astype(dtype), scene.placements)
+    turned = jnp.einsum("kij,kj->ki", at.rotation[body], own.translation)
+    poses = at.rotation[body] @ own.rotation, at.origin[body] + turned
+    found = [of_group(*posed(scene, group, *poses)) for group in scene.groups]
+    rows = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), one) for one in found]
+    empty = Candidates(*(jnp.zeros((0, *shape), dtype) for shape in ((), (3,), (3,))))
+    return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), empty, *rows))
+
+
+def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:
+    """Velocities of the second body relative to the first at each candidate, in world axes, shape `(k, 3)` [m/s]."""
+    q, v = as_state(scene.model, q=q, v=v)
+    at = placed(scene, q)
+    motion = jnp.concatenate([body_velocities(scene.model, q, v), jnp.zeros((1, 6), q.dtype)])
+
+    def of(body: np.ndarray) -> jax.Array:
+        arm = jnp.einsum("kij,ki->kj", at.rotation[body], touch.point - at.origin[body])
+        own = motion[body, 3:] + jnp.cross(motion[body, :3], arm)
+        return jnp.einsum("kij,kj->ki", at.rotation[body], own)
+
+    first, second = candidate_bodies(scene)
+    return of(second) - of(first)
+
+
+def contact_jacobian(scene: Scene, touch: Touch, q: Any) -> jax.Array:
+    """`contact_velocities` by velocity, shape `(k, 3, nv)`."""
+    (q,) = as_state(scene.model, q=q)
+    return jacobian_at(scene, touch.point, carried(scene), q, placed(scene, q))
+
+
+def carried(scene: Scene) -> np.ndarray:
+    """1 for each freedom of the tree that moves the second body of a candidate alone, -1 the first, else 0; shape
+    `(k, nv)`."""
+    topology = tree_of(scene.model).topology
+    support = np.concatenate([topology.support[:, topology.body_of_velocity], np.zeros((1, topology.nv), bool)])
+    first, second = candidate_bodies(scene)
+    return support[second].astype(int) - support[first].astype(int)
+
+
+def jacobian_at(scene: Scene, points: jax.Array, signs: Any, q: jax.Array, at: Placed) -> jax.Array:
+    """Of points `(k, 3)`, on bodies that `signs` tell, as `carried` does."""
+    arm = points[:, None] - at.places
+    own = jnp.asarray(signs, q.dtype)[:, :, None] * (at.shifts + jnp.cross(at.turns, arm))
+    own = jnp.moveaxis(own, 1, 2)
+    if isinstance(scene.model, EmbeddedModel):
+        return own @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
+    return own
+
+
+def contact_wrenches(scene: Scene, touch: Touch, q: Any, forces: jax.Array) -> jax.Array:
+    """Wrenches on the bodies, `(n, 6)` as `external` takes them, of forces `(k, 3)` on the second bodies [N]."""
+    (q,) = as_state(scene.model, q=q)
+    at = placed(scene, q)
+    total = jnp.zeros((len(at.origin), 6), q.dtype)
+    for body, force in zip(candidate_bodies(scene), (-forces, forces), strict=True):
+        moment = jnp.cross(touch.point - at.origin[body], force)
+        own = [jnp.einsum("kij,ki->kj", at.rotation[body], x) for x in (moment, force)]
+        total = total.at[body].add(jnp.concatenate(own, axis=1))
+    return total[:-1]
+
+
+def candidate_bodies(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second body of each candidate, -1 for the world."""
+    pairs = np.array(scene.candidates, int).reshape(-1, 2)
+    bodies = np.array((*scene.bodies, -1))
+    return bodies[pairs[:, 0]], bodies[pairs[:, 1]]
+
+
+def candidate_materials(scene: Scene, dtype: Any) -> Material:
+    """What holds between the two of each pair, an entry for each candidate."""
+    places = {pair: k for k, pair in enumerate(scene.pairs)}
+    own = np.array([places[pair] for pair in scene.candidates], int)
+    if not len(own):
+        return Material(*(jnp.zeros(0, dtype) for _ in range(4)))
+    pairs = np.array(scene.pairs, int)
+    found = of_pairs(scene.materials, pairs[:, 0], pairs[:, 1], dtype)
+    return jax.tree.map(lambda x: x[own], instead(found, scene.between))
