@@ -165,7 +165,8 @@ def identifiability_of(matrix: ArrayLike, names: Sequence[str], *, keep: Sequenc
 
     regrouping = np.zeros((rank, len(names)))
     shares = np.linalg.lstsq(unit[:, own], unit, rcond=None)[0]
-    shares[np.abs(shares) < np.sqrt(falling[rank] / falling[rank - 1]) if rank else 0.0] = 0.0
+    rounding = np.sqrt(falling[rank] / falling[rank - 1]) if rank else 0.0
+    shares[np.abs(shares) < rounding] = 0.0
     shares[:, own] = np.eye(rank)
     regrouping[:, visible] = shares * lengths[visible] / lengths[visible][own][:, None]
     return Identifiability(names, gap, values, tuple(int(k) for k in visible[own]), regrouping)
