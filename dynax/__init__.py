@@ -208,6 +208,9 @@ from dynax.optimize.inverse_kinematics import (
     inverse_kinematics as inverse_kinematics,
 )
 
+# Models from data
+from dynax import identify as identify
+
 # How it is compiled
 from dynax.compile.report import (
     CompileReport as CompileReport,

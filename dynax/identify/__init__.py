@@ -1,0 +1,31 @@
+"""Models from data: what a log can say about a robot, and the robot that it says."""
+
+from dynax.identify.consistent import ConsistentFit as ConsistentFit
+from dynax.identify.consistent import consistent_fit as consistent_fit
+from dynax.identify.estimate import Compressed as Compressed
+from dynax.identify.estimate import Estimate as Estimate
+from dynax.identify.estimate import bootstrap as bootstrap
+from dynax.identify.estimate import compress as compress
+from dynax.identify.estimate import instrumental_variables as instrumental_variables
+from dynax.identify.estimate import least_squares as least_squares
+from dynax.identify.estimate import robust_least_squares as robust_least_squares
+from dynax.identify.estimate import total_least_squares as total_least_squares
+from dynax.identify.estimate import weighted_least_squares as weighted_least_squares
+from dynax.identify.identifiability import Identifiability as Identifiability
+from dynax.identify.identifiability import identifiability as identifiability
+from dynax.identify.identifiability import identifiability_of as identifiability_of
+from dynax.identify.pseudo_inertia import from_log_cholesky as from_log_cholesky
+from dynax.identify.pseudo_inertia import from_pseudo_inertia as from_pseudo_inertia
+from dynax.identify.pseudo_inertia import pseudo_inertia as pseudo_inertia
+from dynax.identify.pseudo_inertia import to_log_cholesky as to_log_cholesky
+from dynax.identify.regressors import base_wrench_regressor as base_wrench_regressor
+from dynax.identify.regressors import energy_regressor as energy_regressor
+from dynax.identify.regressors import momentum_rate_regressor as momentum_rate_regressor
+from dynax.identify.regressors import momentum_regressor as momentum_regressor
+from dynax.identify.regressors import power_regressor as power_regressor
+from dynax.identify.regressors import random_regressor as random_regressor
+from dynax.identify.regressors import regressor as regressor
+from dynax.identify.terms import Term as Term
+from dynax.identify.terms import parameter_names as parameter_names
+from dynax.identify.terms import parameter_vector as parameter_vector
+from dynax.identify.terms import with_parameter_vector as with_parameter_vector
