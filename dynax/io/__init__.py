@@ -11,4 +11,6 @@ from dynax.io.matrices import save_flexible_body as save_flexible_body
 from dynax.io.matrix_market import read_matrix_market as read_matrix_market
 from dynax.io.matrix_market import write_matrix_market as write_matrix_market
 from dynax.io.mjcf import keyframes as keyframes
+from dynax.io.mjcf import load_actuators as load_actuators
+from dynax.io.mjcf import load_sensors as load_sensors
 from dynax.io.save import save as save

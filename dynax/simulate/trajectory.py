@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,10 @@ class Trajectory:
     """Velocities, shape `(T + 1, nv)`."""
     status: jax.Array | None = None
     """Of an embedded model, `RolloutStatus` by row as integers, shape `(T + 1,)`; otherwise `None`."""
+    actuators: Any = None
+    """The states of actuators by row, a pytree as `Actuators.initial` gives it; `None` without actuators."""
+    sensors: dict[str, jax.Array] | None = None
+    """What sensors said by row, by their names; `None` without sensors."""
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter((self.time, self.q, self.v))
