@@ -75,12 +75,12 @@ class Actuators:
 
     def with_effort_limits(self, limits: ArrayLike) -> Actuators:
         """With limits of what joints get, shape `(nv,)` or `(nv, 2)`, such as `model.effort_limits`."""
-        limits = jnp.asarray(limits)
+        limits = _floating(limits)
         return dataclasses.replace(self, effort_limits=jnp.stack([-limits, limits], 1) if limits.ndim == 1 else limits)
 
     def with_gravity_compensation(self, fraction: ArrayLike) -> Actuators:
         """With a part of each body's weight carried, a number or shape `(n,)`: 1 holds the body in any pose."""
-        return dataclasses.replace(self, compensation=jnp.asarray(fraction))
+        return dataclasses.replace(self, compensation=_floating(fraction))
 
     def __repr__(self) -> str:
         parts = (f"{len(rows)} {type(law).__name__}" for law, rows in zip(self.laws, self.rows, strict=True))
@@ -113,7 +113,7 @@ def on_joints(
     """A law on each of some joints of one freedom. `gear`: turns of the actuator for one of the joint, a number or
     one each; `names`: default those of the joints."""
     _check_joints(model, joints)
-    return _one(law, JointTransmission(jnp.asarray(gear), tuple(joints)), names or joints)
+    return _one(law, JointTransmission(_floating(gear), tuple(joints)), joints if names is None else names)
 
 
 def coupled(
@@ -121,7 +121,7 @@ def coupled(
 ) -> Actuators:
     """A law on each of some sums of joint coordinates, `length = matrix q[joints]`: a fixed tendon, a differential."""
     _check_joints(model, joints)
-    matrix = jnp.asarray(matrix)
+    matrix = _floating(matrix)
     if matrix.shape[-2:] != (len(names), len(joints)):
         raise ValueError(f"`matrix` has shape {matrix.shape}, expected ({len(names)}, {len(joints)}): names by joints")
     return _one(law, CoupledTransmission(matrix, tuple(joints)), names)
@@ -142,9 +142,9 @@ def on_frames(
     tree = _tree(model)
     for name in frames:
         tree.locate(name)
-    wrench = jnp.asarray(wrench)
+    wrench = _floating(wrench)
     wrench = jnp.broadcast_to(wrench, (len(frames), 6)) if wrench.ndim == 1 else wrench
-    return _one(law, FrameTransmission(wrench, tuple(frames)), names or frames)
+    return _one(law, FrameTransmission(wrench, tuple(frames)), frames if names is None else names)
 
 
 def together(*parts: Actuators) -> Actuators:
@@ -269,6 +269,11 @@ def _groups(actuators: Actuators, model: Any, q: jax.Array, v: jax.Array) -> tup
     return x, groups
 
 
+def _floating(given: ArrayLike) -> jax.Array:
+    array = jnp.asarray(given)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
+
+
 def typed(tree: Any, dtype: Any) -> Any:
     """Numbers in one floating type: those of an array of integers stay what they are."""
 
@@ -310,9 +315,13 @@ def _one(law: AbstractActuator, transmission: AbstractTransmission, names: Seque
     return Actuators((law,), (transmission,), tuple(names), (tuple(range(len(names))),))
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _refuse_text(names: Sequence[str]) -> None:
     if isinstance(names, str):
         raise ValueError(f"joints, frames and names are lists of texts, got {names!r}")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    _refuse_text(names)
     twice = [name for name in dict.fromkeys(names) if list(names).count(name) > 1]
     if twice:
         raise ValueError(f"there are two actuators {twice[0]!r}; give `names`")
@@ -320,7 +329,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _check_joints(model: AnyModel, joints: Sequence[str]) -> None:
     tree = _tree(model)
-    _check_names(joints)
+    _refuse_text(joints)
     for name in joints:
         if tree.joints[tree.joint_index(name)].nv != 1:
             raise ValueError(f"joint {name!r} has more than one freedom, or none: an actuator moves one")

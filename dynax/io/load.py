@@ -40,10 +40,14 @@ def load(source: str | os.PathLike, *, root: str = "fixed", isolate: bool = Fals
     if text.lstrip()[:1] in ("{", b"{"):
         _refuse_root(root, "a saved model", "save the model that was loaded with root='free'", file)
         return cast(Model, read_saved(text, file=file))
-    if _root_element(text) in (b"mujoco", b"mujocoinclude"):
+    if is_mjcf(text):
         _refuse_root(root, "an MJCF", "give its root body a <freejoint/>", file)
         return _built(read_mjcf(text, file=file, isolate=isolate), file)
     return _built(read_urdf(text, file=file, root=root), file)
+
+
+def is_mjcf(text: str | bytes) -> bool:
+    return _root_element(text) in (b"mujoco", b"mujocoinclude")
 
 
 def _refuse_root(root: str, kind: str, hint: str, file: str | None) -> None:

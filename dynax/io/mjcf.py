@@ -32,9 +32,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dynax.actuate.actuators import Actuators
 from dynax.actuate.sensor import AbstractSensor
-from dynax.io._mjcf_actuators import read_actuators
 from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import compile_mjcf, import_mujoco
 from dynax.io._mjcf_equality import add_equalities
@@ -94,20 +92,6 @@ def keyframes(source: str | os.PathLike, model: Model) -> dict[str, tuple[jax.Ar
         state = convert.back(mj_model.key_qpos[k], mj_model.key_qvel[k])
         frames[mj_model.key(k).name or f"key_{k}"] = (state.q, state.v)
     return frames
-
-
-def load_actuators(source: str | os.PathLike, model: Model) -> Actuators:
-    """The actuators of an MJCF, for `dx.rollout(..., actuators=)`, with its gravity compensation and the limits of what
-    joints get from all of them together; commands stand in the order of the file.
-
-    Motors, position and velocity servos, integrated velocity, dampers, cylinders, muscles and `general` ones on hinges
-    and slides, fixed tendons and sites. `model.report` names those that are left out, and why.
-
-    **Arguments:**
-
-    - `source`: a path, or the MJCF text itself: that which `model` was loaded from.
-    """
-    return read_actuators(compile_mjcf(*read_source(source)).model, model)
 
 
 def load_sensors(source: str | os.PathLike) -> dict[str, AbstractSensor]:

@@ -255,7 +255,7 @@ def _scan(
         return moment(now, at.q, at.v, a, actuation(actuators, now, at.q, at.v, acting, command), actuators.names)
 
     def advance(state: Going, x: tuple) -> tuple[Going, tuple]:
-        (at, memory, acting, sensing, said), (k, time, later, command) = state, x
+        (at, memory, acting, sensing, said), (k, later, time, command) = state, x
         if policy is not None and sensors is not None:
             own = None if asked is None else jax.random.fold_in(asked, k)
             command, memory = answer_to_sensors(policy, memory, said, own, size, q)
@@ -278,7 +278,8 @@ def _scan(
         state, _ = scan(lambda state, x: (advance(state, x)[0], None), state, xs, every)
         return state, _row(state)
 
-    xs = jnp.arange(steps), times[:-1], times[1:], forces
+    sensed = (None, None) if sensors is None else (jnp.arange(steps), times[1:])
+    xs = *sensed, times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
     at, acting = begin(model, q, v), None if actuators is None else actuators.initial(q.dtype)

@@ -114,6 +114,36 @@ def test_a_policy_with_sensors_and_a_carry(key):
     assert np.isfinite(slope)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_types_are_those_of_the_state(dtype, key):
+    """Nothing is mixed, whatever numbers the actuators and sensors were given as."""
+    model = jax.tree.map(lambda x: x.astype(dtype), arm())
+    law = actuate.Delayed(actuate.Filtered(actuate.PositionServo([60, 50], 4), 0.05), 2)
+    law = actuate.ForceLimited(actuate.SlewLimited(law, 2), -20, 20.0, softness=1)
+    speedy = actuate.TorqueSpeedLimited(actuate.CommandLimited(actuate.VelocityServo(3), -1, 1), 5, 6.0)
+    drive = actuate.together(
+        actuate.on_joints(model, ["j0", "j1"], law, gear=[2, 3]),
+        actuate.coupled(model, ["j0", "j2"], [[1, -1]], speedy, names=["differential"]),
+        actuate.on_frames(model, ["tip"], actuate.DCMotor(3, 4.0), wrench=[0, 0, 1, 0, 0, 2]),
+        actuate.coupled(
+            model, ["j1"], np.eye(1), actuate.MuscleActivated(actuate.MuscleForce(9, [-1, 1])), names=["muscle"]
+        ),
+    ).with_effort_limits([10, 10, 9]).with_gravity_compensation(1)  # fmt: skip
+    sensors = {
+        "joints": actuate.Noisy(actuate.Late(actuate.JointPosition(), 1), 0.1), "force": actuate.ActuatorForce(),
+        "felt": actuate.Biased(actuate.Accelerometer("tip"), [1, 2, 3]), "wrench": actuate.ForceTorque("tip"),
+        "pose": actuate.FrameQuaternion("tip", "link0"), "velocity": actuate.FrameVelocity("tip", "link1"),
+        "acceleration": actuate.FrameAcceleration("tip", felt=True), "axis": actuate.FrameAxis("tip", 1),
+    }  # fmt: skip
+
+    def run(q, v, commands):
+        return dx.rollout(model, q, v, commands, 0.01, actuators=drive, sensors=sensors, key=key)
+
+    with jax.numpy_dtype_promotion("strict"):
+        found = jax.eval_shape(run, *(jnp.zeros(shape, dtype) for shape in (3, 3, (4, drive.size))))
+    assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype(dtype)}
+
+
 def test_mistakes_are_named():
     model = rod()
     drive = actuate.on_joints(model, ["rod_joint"], actuate.Direct())
