@@ -42,7 +42,9 @@ from dynax.io import (
     PinocchioConverter as PinocchioConverter,
     keyframes as keyframes,
     load as load,
+    load_actuators as load_actuators,
     load_scene as load_scene,
+    load_sensors as load_sensors,
     save as save,
 )
 
@@ -193,6 +195,9 @@ from dynax.simulate import (
     solve as solve,
     step as step,
 )
+
+# Actuators and sensors
+from dynax import actuate as actuate
 
 # What touches
 from dynax import contact as contact

@@ -34,6 +34,7 @@ ORDER = (
     ("constraints",),
     ("embedding",),
     ("contact",),
+    ("actuate",),
     ("simulate",),
     ("identify", "optimize"),
     ("io",),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from dynax.io._mjcf_actuators import actuator_name, count, mixed_compensation, unsupported
+from dynax.io._mjcf_sensors import read_sensor, sensor_kind
 from dynax.io._mujoco_names import BALL, FREE, actuators_on_joints
 from dynax.model.builder import ModelBuilder
 
@@ -14,6 +17,7 @@ def note_everything_unused(builder: ModelBuilder, m: Any, bodies: list[str], joi
     """Fill the report. **Arguments:** the compiled model `m`, and the names its bodies and joints have here."""
     _joints(builder, m, joints)
     _once(builder, m, bodies)
+    _apart(builder, m, bodies)
 
 
 def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
@@ -47,22 +51,42 @@ def _any(m: Any, field: str, row: int) -> bool:
 def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
     """One entry for each kind of thing that is not used."""
     colliding = int(np.count_nonzero((m.geom_contype != 0) | (m.geom_conaffinity != 0)))
-    compensated = [bodies[b] for b in np.flatnonzero(m.body_gravcomp)]
     mocap = [bodies[b] for b in np.flatnonzero(m.body_mocapid >= 0)]
     medium = m.opt.density or m.opt.viscosity or np.any(m.opt.wind)
     kinds = (
         ("contact", f"{colliding} geoms that can collide (dx.load_scene takes them)" if colliding else ""),
-        ("actuator", f"{m.nu} controls" if m.nu else ""),
         ("tendon", f"{m.ntendon} tendons, with their springs, damping and armature" if m.ntendon else ""),
         ("flex", f"{m.nflex} flexible bodies; their points are bodies like any other" if m.nflex else ""),
         ("plugin", f"{m.nplugin} plugin instances" if m.nplugin else ""),
         ("option", "the density, viscosity or wind of a medium" if medium else ""),
-        ("gravcomp", f"gravity compensation of {_listed(compensated)}" if compensated else ""),
         ("mocap", f"the motion of {_listed(mocap)}, held where the file puts it" if mocap else ""),
     )
     for element, what in kinds:
         if what:
             builder.note(element, f"not used by dynax: {what}")
+
+
+def _apart(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
+    """Actuators and sensors, which are no part of the model, and those of them that nothing reads."""
+    compensated = [bodies[b] for b in np.flatnonzero(m.body_gravcomp)]
+    kinds = (
+        ("actuator", "dx.load_actuators", f"{m.nu} controls" if m.nu else ""),
+        ("gravcomp", "dx.load_actuators", f"gravity compensation of {_listed(compensated)}" if compensated else ""),
+        ("sensor", "dx.load_sensors", f"{m.nsensor} sensors" if m.nsensor else ""),
+    )
+    for element, reader, what in kinds:
+        if what:
+            builder.note(element, f"no part of the model, {reader} reads them: {what}")
+    for k in range(count(m)):
+        if reason := unsupported(m, k):
+            builder.note(f"actuator {actuator_name(m, k)!r}", f"is left out: {reason}")
+    if mixed := mixed_compensation(m):
+        builder.note(
+            "gravcomp", f"what is welded to {_listed(mixed)} gets the mean of its parts, at one centre of mass"
+        )
+    left = Counter(sensor_kind(m, k) for k in range(m.nsensor) if read_sensor(m, k) is None)
+    for kind, times in left.items():
+        builder.note(f"sensor {kind!r}", f"is left out, here or on what it is ({times} times)")
 
 
 def _listed(names: list[str]) -> str:

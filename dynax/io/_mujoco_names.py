@@ -27,6 +27,11 @@ def joint_names(mj_model: Any) -> list[str]:
     return _filled((mj_model.joint(j).name for j in range(mj_model.njnt)), defaults)
 
 
+def frame_of_site(mj_model: Any, site: int) -> str:
+    """The name of the frame that a site with a name is here."""
+    return unused(mj_model.site(site).name, ("world", *body_names(mj_model)))
+
+
 def unused(name: str, *taken: Collection[str]) -> str:
     """`name`, with as many underscores behind as make it new; what is `taken` finds a name at once, as sets do."""
     while any(name in names for names in taken):

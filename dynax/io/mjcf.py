@@ -17,8 +17,9 @@ Defaults, compiler options, includes and inertia from geoms are therefore exactl
 | equality constraints `joint` | gears; of a joint alone, a joint that is held |
 | equality constraints of tendons and flexible bodies, and those switched off | reported |
 | keyframes | `dx.keyframes` |
-| contacts, tendons, actuators, fluids, gravity compensation, mocap bodies, flexible bodies, plugins | reported |
-| meshes, height fields, textures, sensors, cameras, lights | ignored; a mesh file is read only if an inertia needs it |
+| actuators, gravity compensation; sensors | `dx.load_actuators`, `dx.load_sensors`; those left out are reported |
+| contacts, tendons, fluids, mocap bodies, flexible bodies, plugins | reported |
+| meshes, height fields, textures, cameras, lights | ignored; a mesh file is read only if an inertia needs it |
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from dynax.actuate.sensor import AbstractSensor
 from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import compile_mjcf, import_mujoco
 from dynax.io._mjcf_equality import add_equalities
 from dynax.io._mjcf_pose import matrix_of, pose_of, transform
 from dynax.io._mjcf_report import note_everything_unused
+from dynax.io._mjcf_sensors import read_sensor, sensor_name
 from dynax.io._mujoco_names import BALL, FREE, HINGE, SLIDE, actuators_on_joints, body_names, joint_names, unused
 from dynax.io.convert import MujocoConverter
 from dynax.io.source import read_source
@@ -89,6 +92,17 @@ def keyframes(source: str | os.PathLike, model: Model) -> dict[str, tuple[jax.Ar
         state = convert.back(mj_model.key_qpos[k], mj_model.key_qvel[k])
         frames[mj_model.key(k).name or f"key_{k}"] = (state.q, state.v)
     return frames
+
+
+def load_sensors(source: str | os.PathLike) -> dict[str, AbstractSensor]:
+    """The sensors of an MJCF by name, for `dx.rollout(..., sensors=)`; nameless ones are called `sensor_<number>`.
+
+    `source`: a path, or the MJCF text itself. Cutoffs are kept; noise is not added, as MuJoCo adds none. The `report`
+    of the model names the kinds that are left out.
+    """
+    m = compile_mjcf(*read_source(source)).model
+    found = {sensor_name(m, k): read_sensor(m, k) for k in range(m.nsensor)}
+    return {name: sensor for name, sensor in found.items() if sensor is not None}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ has one meaning is loaded as written and noted in the model's report.
 | inertia that is indefinite or against the triangle inequality | as written, noted by the builder |
 | no `<inertial>` | a massless link |
 | `<visual>`, `<collision>` | ignored, unread; one note with their numbers (`dx.load_scene` reads the latter) |
-| `<material>`, `<gazebo>`, `<transmission>`, `<ros2_control>` | ignored, unread |
+| `<transmission>` | `dx.load_actuators`; noted where it cannot be read |
+| `<material>`, `<gazebo>`, `<ros2_control>` | ignored, unread |
 | `<sensor>`, `<calibration>`, `<safety_controller>` | ignored, unread |
 | any other element or attribute of the robot, its links and joints | ignored, one note for each kind |
 
@@ -39,6 +40,7 @@ from typing import Any
 
 import numpy as np
 
+from dynax.io._urdf_transmissions import transmission
 from dynax.io._urdf_tree import Joint, Tree, closest, depth_first, listed, read_tree
 from dynax.io._xml import Element, parse
 from dynax.joints import AbstractJoint, Free, Planar, Prismatic, Revolute, Weld
@@ -100,6 +102,7 @@ def read_urdf(text: str | bytes, *, file: str | None, root: str = "fixed") -> Mo
     for joint in depth_first(tree, _joints_of_the_world(builder, tree, free=root == "free")):
         _add_body(builder, tree, joint)
     _note_geometry(builder, robot)
+    _note_transmissions(builder, robot, tree)
     _note_unknown(builder, robot)
     return builder
 
@@ -322,6 +325,18 @@ def _note_geometry(builder: ModelBuilder, robot: Element) -> None:
         counts = Counter(child.tag for child in found)
         what = " and ".join(f"{counts[tag]} <{tag}>" for tag in ("visual", "collision") if counts[tag])
         builder.note("geometry", f"not part of the model: {what}; dx.load_scene reads <collision>", line=found[0].line)
+
+
+def _note_transmissions(builder: ModelBuilder, robot: Element, tree: Tree) -> None:
+    """Those that `dx.load_actuators` leaves out."""
+    single = [name for name, joint in tree.joints.items() if joint.type in _ONE_FREEDOM]
+    left: dict[str, list[Element]] = {}
+    for element in robot.all("transmission"):
+        if isinstance(found := transmission(element, single), str):
+            left.setdefault(found, []).append(element)
+    for reason, (first, *others) in left.items():
+        more = f", as for {len(others)} others" if others else ""
+        builder.note(first.label, f"is left out: {reason}{more}", line=first.line)
 
 
 def _note_unknown(builder: ModelBuilder, robot: Element) -> None:

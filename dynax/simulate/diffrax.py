@@ -40,7 +40,7 @@ def diffrax_term(model: Model, controls: Callable | None = None, *, settle: Arra
 
     def field(t: jax.Array, y: State, args: Any) -> State:
         q, v = normalize(model, y[0]), y[1]
-        tau = jnp.zeros_like(v) if controls is None else answer(controls, model, t, q, v)
+        tau = jnp.zeros_like(v) if controls is None else answer(controls, t, q, v, model.nv)
         now = model.replace(time=jnp.asarray(t, q.dtype))
         if closed(model):
             return configuration_rate(model, q, v), constrained_dynamics(now, q, v, tau, settle=settle).a

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from dynax.model.kinds import AnyModel
-
 Policy = Callable[..., Any]
-"""`controls(t, q, v) -> tau`, or `controls(t, q, v, memory) -> (tau, memory)`."""
+"""`controls(t, q, v) -> tau`, or `controls(t, q, v, memory) -> (tau, memory)`; with sensors
+`controls(carry, observation, key) -> (carry, command)`."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +90,31 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def answer(policy: Policy, model: AnyModel, time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
-    """What a policy without memory says, checked."""
-    return _force(policy(time, q, v), model, q)
+def answer(policy: Policy, time: jax.Array, q: jax.Array, v: jax.Array, size: int) -> jax.Array:
+    """What a policy without memory says, checked: `size` forces or commands."""
+    return _command(policy(time, q, v), size, q)
 
 
-def answer_and_memory(policy: Policy, model: AnyModel, time, q, v, memory: Any) -> tuple[jax.Array, Any]:
+def answer_and_memory(policy: Policy, time, q, v, memory: Any, size: int) -> tuple[jax.Array, Any]:
     """What a policy with memory says, checked."""
     said = policy(time, q, v, memory)
     if not isinstance(said, tuple) or len(said) != 2:
         raise ValueError("the policy has a `memory` and must return (tau, memory)")
     tau, new = said
+    return _command(tau, size, q), _like(memory, new)
+
+
+def answer_to_sensors(policy: Policy, carry: Any, observation: Any, key: Any, size: int, q) -> tuple[jax.Array, Any]:
+    """What a policy that knows its sensors alone says, checked; in the order of the others."""
+    said = policy(carry, observation, key)
+    if not isinstance(said, tuple) or len(said) != 2:
+        raise ValueError("a policy with sensors must return (carry, command)")
+    new, command = said
+    return _command(command, size, q), _like(carry, new)
+
+
+def _like(memory: Any, new: Any) -> Any:
+    """What a policy remembers, of the types of what it remembered at the start."""
     if jax.tree.structure(new) != jax.tree.structure(memory):
         raise ValueError(
             f"the policy returned a memory {jax.tree.structure(new)}, expected {jax.tree.structure(memory)} as in "
@@ -110,11 +123,14 @@ def answer_and_memory(policy: Policy, model: AnyModel, time, q, v, memory: Any) 
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(x)] for x in (new, memory)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the policy returned a memory of shapes {shapes[0]}, expected {shapes[1]} as in `memory`")
-    return _force(tau, model, q), jax.tree.map(lambda x, old: jnp.asarray(x).astype(old.dtype), new, memory)
+    return jax.tree.map(lambda x, old: jnp.asarray(x).astype(old.dtype), new, memory)
 
 
-def _force(tau: ArrayLike, model: AnyModel, q: jax.Array) -> jax.Array:
+def _command(tau: ArrayLike, size: int, q: jax.Array) -> jax.Array:
     tau = jnp.asarray(tau)
-    if tau.shape != (model.nv,):
-        raise ValueError(f"the policy returned shape {tau.shape}, expected ({model.nv},): a force for each freedom")
+    if tau.shape != (size,):
+        raise ValueError(
+            f"the policy returned shape {tau.shape}, expected ({size},): a force for each freedom, or a command for "
+            "each of the actuators if there are any"
+        )
     return tau.astype(q.dtype)

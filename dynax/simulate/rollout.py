@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from dynax.actuate.actuators import Actuators, actuation, stepped, typed
+from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
 from dynax.model.checks import as_state
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
-from dynax.simulate.policy import Policy, answer, answer_and_memory, known
+from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_sensors, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
 from dynax.simulate.touching import Touching
@@ -47,6 +49,9 @@ def rollout(
     checkpoint: bool = True,
     every: int = 1,
     memory: None = None,
+    actuators: Actuators | None = None,
+    sensors: Sensors | None = None,
+    key: jax.Array | None = None,
 ) -> Trajectory: ...
 @overload
 def rollout(
@@ -61,6 +66,9 @@ def rollout(
     checkpoint: bool = True,
     every: int = 1,
     memory: Any,
+    actuators: Actuators | None = None,
+    sensors: Sensors | None = None,
+    key: jax.Array | None = None,
 ) -> tuple[Trajectory, Any]: ...
 def rollout(
     model: AnySystem,
@@ -74,6 +82,9 @@ def rollout(
     checkpoint: bool = True,
     every: int = 1,
     memory: Any = None,
+    actuators: Actuators | None = None,
+    sensors: Sensors | None = None,
+    key: jax.Array | None = None,
 ) -> Trajectory | tuple[Trajectory, Any]:
     """The motion from `q, v` under joint forces, in steps of `dt`.
 
@@ -103,6 +114,14 @@ def rollout(
     - `every`: keep every k-th state, of which T must be a multiple.
     - `memory`: what a policy remembers at the start, a pytree of arrays: an integral of the error, a random key, the
       number of the step. The policy is then `controls(t, q, v, memory) -> (tau, memory)`.
+    - `actuators`: what makes joint forces of commands. `controls` are then commands, shape `(T, actuators.size)`, and a
+      policy returns one for each actuator; `Trajectory.actuators` has their states. Stiffness and damping of their
+      laws are taken implicitly, see `docs/actuators.md`.
+    - `sensors`: a dictionary of them; `Trajectory.sensors` has what they said. A policy is then
+      `controls(carry, observation, key) -> (carry, command)`: it begins with the carry `memory`, is given the
+      readings at the beginning of the step as a dictionary, and knows nothing else. Accelerations are the mean of the
+      step before, what actuators do follows from the command before; at the beginning both are zero.
+    - `key`: for sensors that err at random, and for the policy with sensors, which gets a new one for each step.
 
     **Returns:** `Trajectory(time, q, v)` with T + 1 rows; the first is the initial state, at `model.time`, from where
     driven joints go on. For each row an embedded model has a `status`, and a `contact.Scene` a `touch`: how many
@@ -111,6 +130,7 @@ def rollout(
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
     method, kept = _stepper(stepper, model), _count(every, "every", 1)
+    through = Through(actuators, None if sensors is None else dict(sensors), key)
     if callable(controls):
         if steps is None:
             raise ValueError("`steps` is missing: a policy does not say for how many steps it is to be followed")
@@ -118,16 +138,17 @@ def rollout(
         refuse_open(model, q0)
         memory = jax.tree.map(jnp.asarray, memory)
         options = _multiple(_count(steps, "steps", 0), kept), kept, method, bool(checkpoint)
-        run, end = _follow(model, q0, v0, controls, memory, _scalar(dt, q0), *options)
+        run, end = _follow(model, q0, v0, controls, memory, through, _scalar(dt, q0), *options)
         return run if memory is None else (run, end)
     if memory is not None:
         raise ValueError("`memory` is what a policy remembers, but `controls` is no function")
+    size, what = (model.nv, "joint forces") if actuators is None else (actuators.size, "commands")
     if controls is None:
-        raise ValueError(f"`controls` is None, expected joint forces; for none give jnp.zeros((T, {model.nv}))")
+        raise ValueError(f"`controls` is None, expected {what}; for none give jnp.zeros((T, {size}))")
     forces = jnp.asarray(controls)
-    if forces.ndim != 2 or forces.shape[1] != model.nv:
+    if forces.ndim != 2 or forces.shape[1] != size:
         raise ValueError(
-            f"`controls` has shape {forces.shape}, expected (T, {model.nv}): a row of joint forces for each step of "
+            f"`controls` has shape {forces.shape}, expected (T, {size}): a row of {what} for each step of "
             f"model {model.name!r}; for a batch use jax.vmap, for a policy pass a function of (t, q, v)"
         )
     count = forces.shape[0]
@@ -136,7 +157,7 @@ def rollout(
     q0, v0, _ = as_state(model, q=q, v=v, tau=jnp.zeros(model.nv, forces.dtype))
     refuse_open(model, q0)
     options = _multiple(count, kept), kept, method, bool(checkpoint)
-    return _forced(model, q0, v0, forces.astype(q0.dtype), _scalar(dt, q0), *options)
+    return _forced(model, q0, v0, forces.astype(q0.dtype), through, _scalar(dt, q0), *options)
 
 
 def step(
@@ -161,29 +182,50 @@ def _step(model: AnySystem, q, v, tau, dt, method: AbstractStepper) -> State:
     return plain(method, model, q, v, tau, dt)
 
 
+class Through(NamedTuple):
+    """What stands between a policy and the joints."""
+
+    actuators: Actuators | None
+    sensors: Sensors | None
+    key: jax.Array | None
+
+
+class Going(NamedTuple):
+    """What goes from step to step."""
+
+    at: Carried
+    memory: Any
+    actuators: Any
+    """Their state."""
+    sensing: Any
+    """The state of sensors."""
+    said: Any
+    """What they said."""
+
+
 OPTIONS = ("steps", "every", "method", "checkpoint")
 
 
 @partial(jax.jit, static_argnames=OPTIONS)
-def _forced(model: AnySystem, q, v, forces, dt, steps: int, every: int, method: AbstractStepper, checkpoint: bool):
-    return _scan(model, q, v, None, forces, None, dt, steps, every, method, checkpoint)[0]
+def _forced(model: AnySystem, q, v, forces, through: Through, dt, steps, every, method, checkpoint):
+    return _scan(model, q, v, None, forces, None, through, dt, steps, every, method, checkpoint)[0]
 
 
-def _follow(model: AnySystem, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
+def _follow(model: AnySystem, q, v, policy: Policy, memory: Any, through: Through, dt, *options):
     """A rollout under a policy, by a compiled one if there can be one."""
     leaves = jax.tree.leaves(policy)
     if any(leaf is policy for leaf in leaves):
         fixed = known(policy)
-        return (_unnamed if fixed is None else _named)(model, q, v, fixed or policy, memory, dt, *options)
-    return _pytree(model, q, v, policy, memory, dt, *options)
+        return (_unnamed if fixed is None else _named)(model, q, v, fixed or policy, memory, through, dt, *options)
+    return _pytree(model, q, v, policy, memory, through, dt, *options)
 
 
-def _unnamed(model: AnySystem, q, v, policy: Policy, memory: Any, dt, *options) -> tuple[Trajectory, Any]:
-    return _scan(model, q, v, policy, None, memory, dt, *options)
+def _unnamed(model: AnySystem, q, v, policy: Policy, memory: Any, through: Through, dt, *options):
+    return _scan(model, q, v, policy, None, memory, through, dt, *options)
 
 
-_named = jax.jit(_unnamed, static_argnums=(3, 6, 7, 8, 9))
-_pytree = jax.jit(_unnamed, static_argnums=(6, 7, 8, 9))
+_named = jax.jit(_unnamed, static_argnums=(3, 7, 8, 9, 10))
+_pytree = jax.jit(_unnamed, static_argnums=(7, 8, 9, 10))
 
 
 def _scan(
@@ -193,6 +235,7 @@ def _scan(
     policy: Policy | None,
     forces: jax.Array | None,
     memory: Any,
+    through: Through,
     dt: jax.Array,
     steps: int,
     every: int,
@@ -201,36 +244,67 @@ def _scan(
 ) -> tuple[Trajectory, Any]:
     times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
     scan = checkpointed_scan if checkpoint else jax.lax.scan
+    actuators, sensors = through.actuators, typed(through.sensors, q.dtype)
+    size = model.nv if actuators is None else actuators.size
+    asked, erring = (None, None) if through.key is None else jax.random.split(through.key)
 
-    def advance(state: tuple, x: tuple) -> tuple[tuple, tuple]:
-        (at, memory), (time, tau) = state, x
-        if policy is not None and memory is not None:
-            tau, memory = answer_and_memory(policy, model, time, at.q, at.v, memory)
+    def seen(at: Carried, a: jax.Array, acting: Any, command: jax.Array, time: jax.Array) -> Moment:
+        now = model.replace(time=time)
+        if actuators is None:
+            return moment(now, at.q, at.v, a)
+        return moment(now, at.q, at.v, a, actuation(actuators, now, at.q, at.v, acting, command), actuators.names)
+
+    def advance(state: Going, x: tuple) -> tuple[Going, tuple]:
+        (at, memory, acting, sensing, said), (k, later, time, command) = state, x
+        if policy is not None and sensors is not None:
+            own = None if asked is None else jax.random.fold_in(asked, k)
+            command, memory = answer_to_sensors(policy, memory, said, own, size, q)
+        elif policy is not None and memory is not None:
+            command, memory = answer_and_memory(policy, time, at.q, at.v, memory, size)
         elif policy is not None:
-            tau = answer(policy, model, time, at.q, at.v)
-        at = advanced(method, model.replace(time=time), at, tau, dt)
-        return (at, memory), _row(at)
+            command = answer(policy, time, at.q, at.v, size)
+        now, tau = model.replace(time=time), command
+        if actuators is not None:
+            now, tau, acting = stepped(actuators, now, at.q, at.v, acting, command, dt)
+        before, at = at, advanced(method, now, at, tau, dt)
+        if sensors is not None:
+            own = None if erring is None else jax.random.fold_in(erring, k + 1)
+            instant = seen(at, (at.v - before.v) / dt, acting, command, later)
+            said, sensing = read_all(sensors, instant, sensing, own)
+        going = Going(at, memory, acting, sensing, said)
+        return going, _row(going)
 
-    def advance_all(state: tuple, xs: tuple) -> tuple[tuple, tuple]:
-        def one(state: tuple, x: tuple) -> tuple[tuple, TouchReport | None]:
+    def advance_all(state: Going, xs: tuple) -> tuple[Going, tuple]:
+        def one(state: Going, x: tuple) -> tuple[Going, TouchReport | None]:
             state, _ = advance(state, x)
-            return state, state[0].touch
+            return state, state.at.touch
 
-        (at, memory), touch = scan(one, state, xs, every)
-        at = at if touch is None else at._replace(touch=touch.since())
-        return (at, memory), _row(at)
+        state, touch = scan(one, state, xs, every)
+        if touch is not None:
+            state = state._replace(at=state.at._replace(touch=touch.since()))
+        return state, _row(state)
 
-    xs = times[:-1], forces
+    sensed = (None, None) if sensors is None else (jnp.arange(steps), times[1:])
+    xs = *sensed, times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
-    start = begin(model, q, v)
-    (_, memory), rows = scan(advance_all if every > 1 else advance, (start, memory), xs, steps // every)
-    q, v, status, touch = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
-    return Trajectory(times[::every], q, v, None if status is None else status.astype(jnp.int32), touch), memory
+    at, acting = begin(model, q, v), None if actuators is None else actuators.initial(q.dtype)
+    sensing, said = None, None
+    if sensors is not None:
+        instant = seen(at, jnp.zeros_like(v), acting, jnp.zeros(size, q.dtype), times[0])
+        own = None if erring is None else jax.random.fold_in(erring, 0)
+        said, sensing = read_all(sensors, instant, begin_all(sensors, instant), own)
+    start = Going(at, memory, acting, sensing, said)
+    end, rows = scan(advance_all if every > 1 else advance, start, xs, steps // every)
+    rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
+    q, v, status, touch, acting, said = rows
+    status = None if status is None else status.astype(jnp.int32)
+    return Trajectory(times[::every], q, v, status, touch, acting, said), end.memory
 
 
-def _row(at: Carried) -> tuple[jax.Array, jax.Array, jax.Array | None, TouchReport | None]:
-    return at.q, at.v, None if at.chart is None else at.chart.status, at.touch
+def _row(state: Going) -> tuple:
+    at = state.at
+    return at.q, at.v, None if at.chart is None else at.chart.status, at.touch, state.actuators, state.said
 
 
 def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,6 +87,10 @@ class Trajectory:
     """Of an embedded model, `RolloutStatus` by row as integers, shape `(T + 1,)`; otherwise `None`."""
     touch: TouchReport | None = None
     """Of a scene, what happened in the steps that led to each row, each entry of shape `(T + 1,)`."""
+    actuators: Any = None
+    """The states of actuators by row, a pytree as `Actuators.initial` gives it; `None` without actuators."""
+    sensors: dict[str, jax.Array] | None = None
+    """What sensors said by row, by their names; `None` without sensors."""
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter((self.time, self.q, self.v))

@@ -522,7 +522,7 @@ def test_what_is_odd_is_not_altered():
 
 def test_extensions_are_ignored_unread():
     inside = '<visual><geometry><mesh filename="package://no/such.stl"/></geometry><origin xyz="abc"/></visual>'
-    more = '<gazebo reference="hand"><mu1>x</mu1></gazebo><transmission name="t"><joint name="elbow"/></transmission>'
+    more = '<gazebo reference="hand"><mu1>x</mu1></gazebo>'
     more += '<material name="m"/><ros2_control name="c"><joint name="elbow"/></ros2_control><sensor name="s"/>'
     joint = '<safety_controller k_velocity="?"/><calibration rising="?"/>'
     found = read(arm(joint, link=inside + "<collision/>" + inside, more=more)).findings
@@ -604,6 +604,7 @@ NOTED = {
     "attribute '": (18, 8),
     "forward dynamics is singular": (26, 2),
     "geometry": (66, 66),
+    "transmission '": (30, 11),
 }
 
 needs_robots = pytest.mark.skipif(not ROBOTS, reason="example-robot-data is not installed")

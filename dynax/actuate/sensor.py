@@ -1,0 +1,166 @@
+"""What a sensor is: a pure function of a moment of the motion, or one that remembers and errs."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dynax.actuate.actuators import Actuation, typed
+from dynax.actuate.law import Numbered
+from dynax.algorithms.frames import body_accelerations, body_velocities, forward_kinematics
+from dynax.algorithms.rnea import joint_forces
+from dynax.contact.scene import Scene
+from dynax.embedding.meanings import tree_motion
+from dynax.embedding.model import EmbeddedModel
+from dynax.model.checks import as_state
+from dynax.model.kinds import AnyModel
+from dynax.spatial import Transform
+
+
+class Framed(NamedTuple):
+    """Where a body or frame is and how it moves: axes and origin in the world, the rest along the frame's own axes."""
+
+    rotation: jax.Array
+    position: jax.Array
+    velocity: jax.Array
+    """`[angular; linear]` of the origin."""
+
+
+@dataclass
+class Moment:
+    """A moment of the motion of a tree; what several sensors need is computed once."""
+
+    model: Any
+    q: jax.Array
+    v: jax.Array
+    a: jax.Array | None
+    """`None` where nobody said: then what feels accelerations cannot be read."""
+    actuation: Actuation | None
+    names: tuple[str, ...] = ()
+    """Of the actuators."""
+
+    @cached_property
+    def poses(self) -> Transform:
+        return forward_kinematics(self.model, self.q)
+
+    @cached_property
+    def velocities(self) -> jax.Array:
+        return body_velocities(self.model, self.q, self.v)
+
+    @property
+    def given(self) -> jax.Array:
+        """The acceleration."""
+        if self.a is None:
+            raise ValueError("a sensor feels accelerations: give `a`, such as dx.forward_dynamics(model, q, v, tau)")
+        return self.a
+
+    @cached_property
+    def accelerations(self) -> jax.Array:
+        return body_accelerations(self.model, self.q, self.v, self.given)
+
+    @cached_property
+    def joint_forces(self) -> jax.Array:
+        return joint_forces(self.model, self.q, self.v, self.given)
+
+    def frame(self, name: str) -> Framed:
+        body, pose = self.model.locate(name)
+        turn, offset = self.placed(pose)
+        if body < 0:
+            return Framed(turn, offset, jnp.zeros(6, self.q.dtype))
+        rotation, velocity = self.poses.rotation[body], self.velocities[body]
+        linear = velocity[3:] + jnp.cross(velocity[:3], offset)
+        return Framed(
+            rotation @ turn,
+            self.poses.translation[body] + rotation @ offset,
+            jnp.concatenate([turn.T @ velocity[:3], turn.T @ linear]),
+        )
+
+    def acceleration(self, name: str) -> jax.Array:
+        """The classical acceleration of a frame's origin, `[angular; linear]` along its own axes."""
+        body, pose = self.model.locate(name)
+        if body < 0:
+            return jnp.zeros(6, self.q.dtype)
+        turn, offset = self.placed(pose)
+        (w, u), (dw, du) = (x[body].reshape(2, 3) for x in (self.velocities, self.accelerations))
+        linear = du + jnp.cross(dw, offset) + jnp.cross(w, u + jnp.cross(w, offset))
+        return jnp.concatenate([turn.T @ dw, turn.T @ linear])
+
+    def placed(self, pose: Transform | None) -> tuple[jax.Array, jax.Array]:
+        dtype = self.q.dtype
+        if pose is None:
+            return jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype)
+        return jnp.asarray(pose.rotation, dtype), jnp.asarray(pose.translation, dtype)
+
+
+class AbstractSensor(Numbered, abc.ABC):
+    """A sensor. To write one's own, give `value`; make the class a pytree."""
+
+    @abc.abstractmethod
+    def value(self, at: Moment) -> jax.Array:
+        """What it says if it neither errs nor remembers."""
+
+    def begin(self, at: Moment) -> Any:
+        """What it remembers before its first reading."""
+        return ()
+
+    def read(self, at: Moment, state: Any, key: jax.Array | None) -> tuple[jax.Array, Any]:
+        """What it says, and what it remembers for the next reading."""
+        return self.value(at), state
+
+
+Sensors = Mapping[str, AbstractSensor]
+"""By names of one's own."""
+
+
+def measure(
+    sensors: Sensors,
+    model: AnyModel,
+    q: ArrayLike,
+    v: ArrayLike,
+    a: ArrayLike | None = None,
+    *,
+    actuation: Actuation | None = None,
+    names: tuple[str, ...] = (),
+    key: jax.Array | None = None,
+) -> dict[str, jax.Array]:
+    """What sensors say at one moment, by their names; those that remember, as at their first reading.
+
+    **Arguments:**
+
+    - `q`, `v`, `a`: configuration, velocity and, for sensors that feel it, acceleration.
+    - `actuation`, `names`: of actuators, for sensors on these: `actuate.actuation(...)` and `actuators.names`.
+    - `key`: for sensors that err at random.
+    """
+    q, v, a = as_state(model, q=q, v=v, a=a)
+    at = moment(model, q, v, a, actuation, names)
+    own = typed(dict(sensors), at.q.dtype)
+    return read_all(own, at, begin_all(own, at), key)[0]
+
+
+def moment(model: Any, q: Any, v: Any, a: Any, actuation: Actuation | None = None, names: tuple[str, ...] = ()):
+    """Of any kind of model, that of its tree."""
+    own = model.model if isinstance(model, Scene) else model
+    if isinstance(own, EmbeddedModel):
+        motion = tree_motion(own, q, v)
+        own, v, a = own.tree, motion.v, None if a is None else motion.x @ a + motion.bias
+    return Moment(own, q, v, a, actuation, names)
+
+
+def begin_all(sensors: Sensors, at: Moment) -> dict[str, Any]:
+    return {name: sensor.begin(at) for name, sensor in sensors.items()}
+
+
+def read_all(sensors: Sensors, at: Moment, state: Any, key: jax.Array | None) -> tuple[dict[str, jax.Array], Any]:
+    """The readings, and the states for the next ones; each sensor gets a random key of its own."""
+    said, following = {}, {}
+    for k, (name, sensor) in enumerate(sorted(sensors.items())):
+        own = None if key is None else jax.random.fold_in(key, k)
+        said[name], following[name] = sensor.read(at, state[name], own)
+    return said, following

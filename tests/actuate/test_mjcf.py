@@ -1,0 +1,235 @@
+"""Actuators and sensors of MJCF files beside MuJoCo itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+from dynax import actuate
+
+mujoco = pytest.importorskip("mujoco")
+
+WHEEL = Path(mujoco.__file__).parent / "mjx" / "test_data"
+SOLID = '<inertial pos=".02 .01 -.2" mass="1.1" diaginertia=".02 .03 .01"/>'
+ALL_TYPES = f"""<mujoco>
+  <worldbody><body name="one" gravcomp=".4"><joint name="a" axis="0 1 0" actuatorfrcrange="-6 9"/>{SOLID}
+    <body name="two" pos="0 .1 -.4"><joint name="b" axis="1 0 .2"/>{SOLID}
+      <site name="push" pos=".1 0 0" euler="20 40 9"/>
+      <body name="three" pos="0 .1 -.4"><joint name="c" type="slide" axis="0 1 1"/>{SOLID}</body>
+    </body></body>
+    <body name="free"><freejoint name="base"/>{SOLID}<site name="hull" pos="0 .2 0"/></body></worldbody>
+  <tendon><fixed name="cord"><joint joint="a" coef=".3"/><joint joint="b" coef="-.8"/></fixed>
+    <fixed name="short" actuatorfrclimited="true" actuatorfrcrange="-1 .5"><joint joint="c" coef="2"/></fixed></tendon>
+  <actuator>
+    <motor name="motor" joint="a" gear="3" ctrllimited="true" ctrlrange="-.5 1" forcelimited="true" forcerange="-.4 9"/>
+    <position name="position" joint="b" kp="20" kv="3" gear="2"/>
+    <position name="lagging" joint="c" kp="20" kv="3" timeconst=".1"/>
+    <velocity name="velocity" joint="c" kv="7"/>
+    <intvelocity name="intvelocity" joint="a" kp="11" kv="2" actrange="-.3 .4"/>
+    <damper name="damper" joint="b" kv="5" ctrlrange="0 1"/>
+    <cylinder name="cylinder" joint="c" timeconst=".2" area="1.3" bias="1 2 3"/>
+    <general name="general" joint="a" dyntype="filter" dynprm=".3" gaintype="affine" gainprm="1 2 3" biastype="affine"
+      biasprm="4 5 6" actlimited="true" actrange="-.1 .6"/>
+    <general name="exact" jointinparent="b" dyntype="filterexact" dynprm=".05" gainprm="4"/>
+    <muscle name="muscle" joint="a" lengthrange="-1.5 1.5" timeconst=".02 .06"/>
+    <muscle name="smooth" tendon="cord" lengthrange="-1 2" force="30" tausmooth=".4" range=".6 1.2" vmax="2"/>
+    <motor name="cord" tendon="cord" gear="1.7"/>
+    <motor name="short" tendon="short"/>
+    <motor name="thruster" site="push" gear="1 2 3 .4 .5 .6"/>
+    <motor name="jet" site="hull" gear="0 0 2 0 0 .1"/>
+  </actuator></mujoco>"""
+
+
+class Beside:
+    """The same random states here and in MuJoCo, whose contacts and constraints are off: a sensor of force counts the
+    tree alone here."""
+
+    def __init__(self, source: str | Path, rng: np.random.Generator, size: int):
+        by_path = isinstance(source, Path)
+        m = self.m = (mujoco.MjModel.from_xml_path if by_path else mujoco.MjModel.from_xml_string)(str(source))
+        off = mujoco.mjtDisableBit
+        m.opt.disableflags |= int(off.mjDSBL_CONTACT) | int(off.mjDSBL_CONSTRAINT)
+        self.model = dx.load(source)
+        self.actuators, self.sensors = dx.load_actuators(source, self.model), dx.load_sensors(source)
+        self.rows = np.array([m.actuator(name).id for name in self.actuators.names], int)
+        convert, data, rows = dx.MujocoConverter(self.model, m), mujoco.MjData(m), []
+        for _ in range(size):
+            mujoco.mj_resetData(m, data)
+            mujoco.mj_integratePos(m, data.qpos, 0.7 * rng.normal(size=m.nv), 1.0)
+            data.qvel[:], data.act[:] = rng.normal(size=m.nv), rng.uniform(-0.2, 1.2, size=m.na)
+            data.ctrl[self.rows] = rng.normal(size=len(self.rows))
+            mujoco.mj_forward(m, data)
+            fields = (
+                "qpos",
+                "qvel",
+                "qacc",
+                "qfrc_actuator",
+                "qfrc_gravcomp",
+                "ctrl",
+                "act",
+                "act_dot",
+                "actuator_force",
+            )
+            rows.append([getattr(data, name).copy() for name in (*fields, "sensordata")])
+        qpos, qvel, qacc, *forces = map(jnp.asarray, map(np.stack, zip(*rows, strict=True)))
+        self.applied, gravity, self.ctrl, self.act, self.act_dot, self.force, self.said = forces
+        back = jax.vmap(lambda q, v, a, tau: convert.back(q, v, qacc=a, qfrc=tau))
+        self.q, self.v, self.a, self.tau = back(qpos, qvel, qacc, self.applied + gravity)
+
+    def states(self, act: jax.Array) -> tuple:
+        """MuJoCo's activations as states."""
+        laid = []
+        for state, rows in zip(self.actuators.initial(), self.actuators.rows, strict=True):
+            places = self.m.actuator_actadr[self.rows[list(rows)]]
+            laid.append(jax.tree.map(lambda x, places=places: act[places], state))
+        return tuple(laid)
+
+    def rates(self, rate: tuple) -> jax.Array:
+        """Rates of states as MuJoCo's of activations."""
+        found = jnp.zeros(self.m.na)
+        for state, rows in zip(rate, self.actuators.rows, strict=True):
+            for x in jax.tree.leaves(state):
+                found = found.at[self.m.actuator_actadr[self.rows[list(rows)]]].set(x)
+        return found
+
+    def actuation(self, q, v, ctrl, act):
+        found = actuate.actuation(self.actuators, self.model, q, v, self.states(act), ctrl[self.rows])
+        return found._replace(rate=self.rates(found.rate))
+
+    def measured(self, q, v, a, ctrl, act):
+        found = self.actuation(q, v, ctrl, act)
+        return actuate.measure(self.sensors, self.model, q, v, a, actuation=found, names=self.actuators.names)
+
+    def check_actuators(self, tolerance: float = 1e-10) -> None:
+        found = jax.jit(jax.vmap(self.actuation))(self.q, self.v, self.ctrl, self.act)
+        for ours, theirs in (
+            (found.force, self.force[:, self.rows]),
+            (found.rate, self.act_dot),
+            (found.tau, self.tau),
+        ):
+            scale = 1.0 + np.abs(theirs).max(initial=0.0)
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * scale)
+
+    def check_sensors(self, tolerance: float = 1e-9) -> set[str]:
+        """And the kinds there were."""
+        found, kinds = jax.jit(jax.vmap(self.measured))(self.q, self.v, self.a, self.ctrl, self.act), set()
+        for name, ours in found.items():
+            k = self.m.sensor(name).id if not name.startswith("sensor_") else int(name.split("_")[1])
+            start, size = self.m.sensor_adr[k], self.m.sensor_dim[k]
+            theirs = np.asarray(self.said[:, start : start + size])
+            ours = np.asarray(ours).reshape(theirs.shape)
+            if size == 4:  # a quaternion and its negative are the same rotation
+                ours = ours * np.sign(np.sum(ours * theirs, axis=1, keepdims=True))
+            np.testing.assert_allclose(
+                ours, theirs, rtol=0, atol=tolerance * (1.0 + np.abs(theirs).max()), err_msg=name
+            )
+            kinds.add(str(mujoco.mjtSensor(int(self.m.sensor_type[k]))).rsplit("_", 1)[-1].lower())
+        return kinds
+
+
+@pytest.mark.spec("AC-01")
+def test_all_types_of_actuators(rng):
+    beside = Beside(ALL_TYPES, rng, 1000)
+    assert beside.actuators.size == beside.m.nu
+    beside.check_actuators()
+    limited = beside.applied[:, 0]
+    assert np.any(limited == -6.0)
+    assert np.any(limited == 9.0)
+
+
+def test_activations_step_as_mujocos(rng):
+    """The states after steps: filters, integrators and muscles, and what limits them."""
+    beside = Beside(ALL_TYPES, rng, 1)
+    data, m = mujoco.MjData(beside.m), beside.m
+    m.opt.timestep = 0.01
+    data.act[:], data.ctrl[beside.rows] = beside.act[0], beside.ctrl[0]
+    state, nothing = beside.states(beside.act[0]), jnp.zeros(beside.actuators.size)
+    for _ in range(20):
+        following = []
+        for law, own, rows in zip(beside.actuators.laws, state, beside.actuators.rows, strict=True):
+            mine = np.array(rows)
+            still = nothing[mine]
+            following.append(law.advance(own, beside.ctrl[0][beside.rows[mine]], still, still, 0.01))
+        state = tuple(following)
+        mujoco.mj_step(m, data)
+    np.testing.assert_allclose(beside.rates(state), data.act, rtol=0, atol=1e-12)
+
+
+@pytest.mark.spec("AC-01")
+@pytest.mark.spec("AC-05")
+@pytest.mark.parametrize("name", ["sensor/sensor.xml", "tendon/fixed.xml", "shadow_hand/right_hand.xml"])
+def test_models_of_the_wheels(name, rng):
+    path = WHEEL / name
+    if not path.exists():
+        pytest.skip("this version of the wheel does not hold the model")
+    beside = Beside(path, rng, 20)
+    beside.check_actuators()
+    beside.check_sensors()
+
+
+FLANGE = f"""<mujoco><worldbody><site name="ground" pos=".1 .2 0" euler="0 0 30"/>
+  <body name="base"><freejoint/>{SOLID}<site name="imu" pos=".1 .05 .2" euler="10 20 30"/>
+    <body name="arm" pos="0 0 -.3"><joint name="turn" axis="0 1 0"/><joint name="tilt" axis="1 0 0"/>{SOLID}
+      <site name="joint" pos=".01 .02 0" euler="40 0 0"/>
+      <body name="flange" pos="0 .1 -.4" euler="0 30 0">{SOLID}<site name="cut" pos="0 0 .1" euler="5 6 7"/>
+        <body name="plate" pos=".1 0 0" euler="0 0 30">{SOLID}
+          <body name="finger" pos="0 0 -.1"><joint name="grip" type="slide" axis="1 0 0"/>{SOLID}</body></body></body>
+      <body name="other" pos="0 -.1 -.4"><joint name="ball" type="ball"/>{SOLID}</body></body></body></worldbody>
+  <sensor><gyro site="imu"/><accelerometer site="imu" cutoff="11"/><velocimeter site="imu"/>
+    <force site="joint"/><torque site="joint"/><force site="cut" name="f"/><torque site="cut" name="t"/>
+    <force site="imu"/><torque site="imu"/><jointpos joint="turn"/><jointvel joint="grip"/>
+    <ballquat joint="ball"/><ballangvel joint="ball"/><clock/>
+    <framepos objtype="site" objname="cut" reftype="site" refname="ground"/>
+    <framequat objtype="xbody" objname="finger" reftype="site" refname="imu"/>
+    <framelinvel objtype="site" objname="cut" reftype="xbody" refname="other"/>
+    <frameangvel objtype="site" objname="cut" reftype="xbody" refname="other"/>
+    <framelinacc objtype="site" objname="cut"/><frameangacc objtype="xbody" objname="finger"/>
+    <frameyaxis objtype="xbody" objname="plate" reftype="site" refname="joint"/>
+    <touch site="imu"/><framepos objtype="body" objname="arm"/></sensor></mujoco>"""
+
+
+@pytest.mark.spec("AC-05")
+def test_sensors_at_joints_and_flanges(rng):
+    beside = Beside(FLANGE, rng, 20)
+    assert len(beside.sensors) == beside.m.nsensor - 2
+    kinds = beside.check_sensors()
+    assert len(kinds) == 17
+    left = {f.element: f.message for f in beside.model.report}
+    assert "left out" in left["sensor 'touch'"]
+    assert "left out" in left["sensor 'framepos'"]
+
+
+def test_what_cannot_be_read_is_named():
+    text = f"""<mujoco><worldbody><body name="b"><joint name="j"/>{SOLID}<site name="s"/><site/>
+        <body name="k"><joint name="ball" type="ball"/>{SOLID}<site name="end" pos=".1 0 0"/></body></body></worldbody>
+      <tendon><spatial name="rope"><site site="s"/><site site="end"/></spatial></tendon>
+      <actuator><motor name="good" joint="j"/><motor name="rope" tendon="rope"/><motor name="ball" joint="ball"/>
+        <motor name="against" site="end" refsite="s"/><adhesion name="glue" body="b" ctrlrange="0 1"/>
+        <general name="own" joint="j" dyntype="user" actdim="1"/>
+        <general name="early" joint="j" dyntype="filter" dynprm="1" actearly="true"/></actuator></mujoco>"""
+    model = dx.load(text)
+    found = {f.element: f.message for f in model.report}
+    assert dx.load_actuators(text, model).names == ("good",)
+    for name, words in {
+        "rope": "spatial", "ball": "ball or a free", "against": "reference site", "glue": "body is another",
+        "own": "user is another", "early": "actearly",
+    }.items():  # fmt: skip
+        assert words in found[f"actuator {name!r}"]
+    off = text.replace("<worldbody>", '<option><flag actuation="disable"/></option><worldbody>', 1)
+    assert dx.load_actuators(off, dx.load(off)).size == 0
+
+
+def test_compensation_of_bodies_and_keyframes():
+    text = f"""<mujoco><worldbody><body name="b" gravcomp="1"><joint name="j" axis="0 1 0"/>{SOLID}
+        <body name="fixed" pos="0 0 .1">{SOLID}</body></body></worldbody>
+      <actuator><position joint="j" kp="5" timeconst=".1"/></actuator>
+      <keyframe><key name="home" qpos=".3" act=".2" ctrl=".4"/></keyframe></mujoco>"""
+    model = dx.load(text)
+    np.testing.assert_allclose(dx.load_actuators(text, model).compensation, 0.5)
+    assert any("gets the mean" in f.message for f in model.report)
+    assert dx.keyframes(text, model)["home"][0] == 0.3
