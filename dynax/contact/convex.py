@@ -80,9 +80,9 @@ class Impact(NamedTuple):
         slip = self.friction * _length(self.local(v))
         return self._replace(target=self.target - slip[:, None] * AXES[2].astype(v.dtype))
 
-    def eased(self, v: jax.Array, impulses: jax.Array) -> Impact:
-        """The same with more compliance, all but that of these impulses."""
-        more = jnp.maximum(EASE * self.mobility[:, None] - self.compliance, 0.0)
+    def eased(self, v: jax.Array, impulses: jax.Array, part: jax.Array) -> Impact:
+        """The same with more compliance, all but that of these impulses; as the `part` of it goes, 1 or 0."""
+        more = part * jnp.maximum(EASE * self.mobility[:, None] - self.compliance, 0.0)
         own = self.sliding(v)
         given = jnp.concatenate([more[:, :1], more], axis=1) * impulses
         return own._replace(compliance=own.compliance + more, target=own.target + given)
@@ -262,15 +262,21 @@ def _found(problem: Impact) -> jax.Array:
 
     def again(state: tuple) -> tuple:
         k, v, impulses, nearest, best, _ = state
-        eased = problem.eased(v, impulses)
-        new = _minimum(eased, v)
-        # What does not end soon has contacts on the border of sticking, which the larger compliance takes for others.
-        hard = _minimum(problem.sliding(new), new, k < SOON)
+        one = jnp.ones((), v.dtype)
+
+        def minima(hard: jax.Array, found: tuple) -> tuple[jax.Array, jax.Array]:
+            """With the larger compliance, and then without: what does not end soon has contacts on the border of
+            sticking, which the larger compliance takes for others."""
+            _, begin = found
+            own = problem.eased(begin, impulses, jnp.where(hard > 0, 0.0, one))
+            return begin, _minimum(own, begin, (hard > 0) & (k < SOON))
+
+        new, hard = lax.fori_loop(0, 2, minima, (v, v))
         fine, rest = finer(hard)
         # From what is nearer than ever it goes on, lest it goes round in circles.
         nearer = (rest < 0.25 * best) | _small(problem, new - v, v)
         end = jnp.where(nearer, fine, new)
-        impulses = jnp.where(nearer, law(fine)[0].impulses, respond(eased, new).impulses)
+        impulses = jnp.where(nearer, law(fine)[0].impulses, respond(problem.eased(v, impulses, one), new).impulses)
         done = rest <= LEFT[v.dtype.name] ** 2 * there
         nearest = jnp.where(rest < best, fine, nearest)
         return k + 1, end, impulses, nearest, jnp.minimum(rest, best), done

@@ -43,9 +43,16 @@ class SemiImplicitEuler(AbstractStepper):
     evaluations: int = 3
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
+        v, _ = self.velocity(model, q, v, tau, dt)
+        return integrate(model, q, dt * v), v
+
+    def velocity(
+        self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
+    ) -> tuple[jax.Array, Model]:
+        """The velocity after the step, and the model with `dt` times the slopes of its passive forces as armature,
+        whose mass matrix says what an impulse within the step does to it."""
         if isinstance(model, Model) and not model.constrained:
-            v = v + dt * self._of_tree(model, q, v, tau, dt)
-            return integrate(model, q, dt * v), v
+            return self._of_tree(model, q, v, tau, dt)
         equation = kick(model, q, v, tau, dt, dry_friction(model, q, v, tau, dt))
 
         def nearer(a: jax.Array, _) -> tuple[jax.Array, None]:
@@ -53,15 +60,16 @@ class SemiImplicitEuler(AbstractStepper):
 
         start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
         a, _ = jax.lax.scan(nearer, start, length=self.evaluations)
-        v = v + dt * a
-        return integrate(model, q, dt * v), v
+        return v + dt * a, equation.model
 
-    def _of_tree(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> jax.Array:
-        """The same acceleration, of trees: with one factor for all evaluations."""
+    def _of_tree(
+        self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
+    ) -> tuple[jax.Array, Model]:
+        """The same, of trees: with one factor for all evaluations."""
         found = stepped(self.evaluations)(*lax.stop_gradient((model, q, v, tau, dt)))
         found = Stepped(*(checkpoint_name(x, KEPT) for x in found))
         stiff, force = kick(model, q, v, tau, dt, law(model, found.sense))
-        return accelerations(stiff, q, v, force, 0.5 * dt, found.accelerations)[-1]
+        return v + dt * accelerations(stiff, q, v, force, 0.5 * dt, found.accelerations)[-1], stiff
 
 
 @dataclass(frozen=True)

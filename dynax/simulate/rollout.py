@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
@@ -324,7 +325,8 @@ def _scalar(dt: ArrayLike, q: jax.Array) -> jax.Array:
     length = jnp.asarray(dt, q.dtype)
     if length.shape:
         raise ValueError(f"`dt` has shape {length.shape}, expected a scalar [s]: all steps are of one length")
-    if not isinstance(length, Tracer) and not (length > 0 and jnp.isfinite(length)):
+    # In NumPy: under `jit` what is known would become a tracer here.
+    if not isinstance(length, Tracer) and not (np.asarray(length) > 0 and np.isfinite(np.asarray(length))):
         raise ValueError(f"`dt` is {dt}, expected the length of a step [s], positive and finite")
     return length
 

@@ -20,7 +20,6 @@ from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.euler import SemiImplicitEuler
-from dynax.simulate.friction import dry_friction, kick
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 
@@ -89,8 +88,7 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        _, free = SemiImplicitEuler().step(model, q, v, tau, dt)
-        stiff = kick(model, q, v, tau, dt, dry_friction(model, q, v, tau, dt)).model
+        free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
         chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
         found = after(chosen.problem)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
