@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SHOWN_IN = ("README.md", "docs/closed_loops.md", "docs/operators.md")
+SHOWN_IN = ("README.md", "docs/closed_loops.md", "docs/identify.md", "docs/operators.md")
 PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in SHOWN_IN]
 # A block of Python, and the block of text that directly follows it, if any: what it prints.
 SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.MULTILINE | re.DOTALL)

@@ -14,6 +14,10 @@ from dynax.identify.estimate import weighted_least_squares as weighted_least_squ
 from dynax.identify.identifiability import Identifiability as Identifiability
 from dynax.identify.identifiability import identifiability as identifiability
 from dynax.identify.identifiability import identifiability_of as identifiability_of
+from dynax.identify.log import Log as Log
+from dynax.identify.log import butterworth as butterworth
+from dynax.identify.log import delay as delay
+from dynax.identify.log import prepare as prepare
 from dynax.identify.pseudo_inertia import from_log_cholesky as from_log_cholesky
 from dynax.identify.pseudo_inertia import from_pseudo_inertia as from_pseudo_inertia
 from dynax.identify.pseudo_inertia import pseudo_inertia as pseudo_inertia

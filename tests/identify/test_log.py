@@ -1,0 +1,86 @@
+"""Logs: what the filter passes, what differences give, and what is refused."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.signal
+
+import dynax as dx
+from dynax import identify
+
+DT, CUTOFF = 0.004, 5.0
+
+
+def test_the_filter_is_butterworths(rng):
+    """As another library has it, away from the ends; a half at the cut-off, and no delay."""
+    x = rng.normal(size=(2000, 2))
+    sos = scipy.signal.butter(4, CUTOFF, fs=1.0 / DT, output="sos")
+    expected = scipy.signal.sosfiltfilt(sos, x, axis=0)
+    np.testing.assert_allclose(identify.butterworth(x, CUTOFF, DT)[500:-500], expected[500:-500], atol=1e-8)
+    time = DT * np.arange(2000)
+    wave = np.sin(2 * np.pi * CUTOFF * time)
+    np.testing.assert_allclose(identify.butterworth(wave, CUTOFF, DT)[500:-500], 0.5 * wave[500:-500], atol=1e-4)
+    line = 3.0 - 2.0 * time
+    np.testing.assert_allclose(identify.butterworth(line, CUTOFF, DT), line, atol=3e-5)
+
+
+def test_delays_are_found_between_samples():
+    time = DT * np.arange(1500)
+
+    def signal(t):
+        return np.sin(5.0 * t) + 0.7 * np.sin(11.0 * t + 1.0) * np.exp(-((t - 3.0) ** 2))
+
+    for late in (0.0, 0.0043, -0.0121):
+        assert abs(identify.delay(signal(time), 0.2 + signal(time - late), DT, most=0.05) - late) < 0.02 * DT
+
+    with pytest.raises(ValueError, match="longest tried: increase `most`"):
+        identify.delay(signal(time), signal(time - 0.1), DT, most=0.05)
+
+
+@pytest.fixture(scope="module")
+def ball() -> dx.Model:
+    inertia = dx.SpatialInertia.box((0.1, 0.2, 0.3), mass=2.0, com=(0.0, 0.1, 0.2))
+    builder = dx.ModelBuilder().body("ball", joint=dx.Spherical(), inertia=inertia)
+    return builder.body("arm", parent="ball", joint=dx.Revolute((0.0, 1.0, 0.0)), inertia=inertia).build()
+
+
+def motion(count: int = 1500):
+    time = DT * np.arange(count)
+    angle = np.sin(2.0 * time)
+    q = np.stack([np.cos(angle / 2), np.sin(angle / 2), 0 * time, 0 * time, np.cos(3.0 * time)], axis=1)
+    return time, q, np.sin(time)[:, None] * np.arange(1, 5)
+
+
+def test_prepared_logs_have_the_rates_of_the_motion(ball):
+    """A turn about x and a swing, quaternions among the coordinates."""
+    log = identify.prepare(ball, *motion(), cutoff=20.0, every=2)
+    v = np.stack([2.0 * np.cos(2.0 * log.time), 0 * log.time, 0 * log.time, -3.0 * np.sin(3.0 * log.time)], axis=1)
+    a = np.stack([-4.0 * np.sin(2.0 * log.time), 0 * log.time, 0 * log.time, -9.0 * np.cos(3.0 * log.time)], axis=1)
+    np.testing.assert_allclose(log.v, v, atol=2e-3)
+    np.testing.assert_allclose(log.a, a, atol=1e-2)
+    np.testing.assert_allclose(log.tau, np.sin(log.time)[:, None] * np.arange(1, 5), atol=1e-3)
+    np.testing.assert_allclose(np.diff(log.time), 2 * DT)
+    np.testing.assert_allclose(jnp.linalg.norm(log.q[:, :4], axis=1), 1.0, atol=1e-12)
+
+
+def test_spoilt_logs_are_refused_by_name(ball):
+    def refused(match, **changed):
+        given = dict(zip(("time", "q", "tau"), motion(), strict=True)) | changed
+        with pytest.raises(ValueError, match=match):
+            identify.prepare(ball, **given, cutoff=CUTOFF)
+
+    time, q, tau = motion()
+    later = np.arange(len(time)) >= 700
+    refused(r"`tau` of joint 'ball_joint', entry 2, is not finite at sample 700, and at 800 in all",
+            tau=np.where(later[:, None] & (np.arange(4) == 2), np.nan, tau))  # fmt: skip
+    refused("`q` of joint 'arm_joint' is not finite", q=np.where(np.arange(5) == 4, np.inf, q))
+    refused("`q` of joint 'arm_joint' is constant", q=np.where(np.arange(5) == 4, 0.3, q))
+    refused("`tau` of joint 'arm_joint' is constant", tau=np.where(np.arange(4) == 3, 0.3, tau))
+    refused("`time` does not grow from sample 699 to 700", time=np.where(later, time - 1.0, time))
+    refused("resample it on an even clock", time=np.where(later, time + 1.0, time))
+    refused(r"`q` has shape \(1500, 4\), expected \(1500, 5\)", q=q[:, :4])
+    refused("the log has 40 samples", time=time[:40], q=q[:40], tau=tau[:40])
+    with pytest.raises(ValueError, match="`cutoff` must lie between 0 and half the sampling rate, 125 Hz"):
+        identify.butterworth(q, 200.0, DT)
