@@ -13,10 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_IN = ("README.md", "docs/closed_loops.md", "docs/identify.md", "docs/operators.md")
-PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in SHOWN_IN]
+CONTINUED = ("docs/actuators.md",)
+"""Pages whose blocks go on from one another: they are one program."""
+PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in (*SHOWN_IN, *CONTINUED)]
 # A block of Python, and the block of text that directly follows it, if any: what it prints.
 SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.MULTILINE | re.DOTALL)
-EXAMPLES = [example for page in PAGES for example in SHOWN.findall(page)]
+EXAMPLES = [example for page in PAGES[: len(SHOWN_IN)] for example in SHOWN.findall(page)]
+EXAMPLES += [tuple(map("\n".join, zip(*SHOWN.findall(page), strict=True))) for page in PAGES[len(SHOWN_IN) :]]
 
 
 def words(text: str) -> list[str]:

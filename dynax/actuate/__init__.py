@@ -48,6 +48,9 @@ from dynax.actuate.sensors import JointPosition as JointPosition
 from dynax.actuate.sensors import JointVelocity as JointVelocity
 from dynax.actuate.sensors import Part as Part
 from dynax.actuate.sensors import Velocimeter as Velocimeter
+from dynax.actuate.subtree import SubtreeAngularMomentum as SubtreeAngularMomentum
+from dynax.actuate.subtree import SubtreeCenter as SubtreeCenter
+from dynax.actuate.subtree import SubtreeVelocity as SubtreeVelocity
 from dynax.actuate.transmission import AbstractTransmission as AbstractTransmission
 from dynax.actuate.transmission import CoupledTransmission as CoupledTransmission
 from dynax.actuate.transmission import FrameTransmission as FrameTransmission

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from dynax.actuate.actuators import Actuators
@@ -24,8 +25,9 @@ from dynax.actuate.transmission import (
     JointTransmission,
 )
 from dynax.io._mjcf_compile import import_mujoco
-from dynax.io._mujoco_names import HINGE, SLIDE, body_names, frame_of_site, joint_names
+from dynax.io._mujoco_names import HINGE, SLIDE, body_names, frame_of_site, joint_names, keyframe_names
 from dynax.model import Model
+from dynax.model.structure import close_names
 
 LEAST = 1e-15
 """MuJoCo's smallest divisor (`mjMINVAL`)."""
@@ -85,7 +87,7 @@ def unsupported(m: Any, k: int) -> str | None:
     return None
 
 
-def read_actuators(m: Any, model: Model) -> Actuators:
+def read_actuators(m: Any, model: Model, keyframe: str | None = None) -> Actuators:
     """All actuators that can be read, in the order of the file; `model` has the file's joints and sites by name."""
     e, readable = import_mujoco(), [k for k in range(count(m)) if unsupported(m, k) is None]
     if int(m.opt.disableflags) & int(e.mjtDisableBit.mjDSBL_ACTUATION):
@@ -94,13 +96,26 @@ def read_actuators(m: Any, model: Model) -> Actuators:
     for k in readable:
         groups.setdefault(_kind(m, k), []).append(k)
     place = {k: row for row, k in enumerate(readable)}
-    return Actuators(
+    found = Actuators(
         tuple(_law(m, group) for group in groups.values()),
         tuple(_transmission(m, group) for group in groups.values()),
         tuple(actuator_name(m, k) for k in readable),
         tuple(tuple(place[k] for k in group) for group in groups.values()),
         effort_limits=_effort_limits(m, model),
         compensation=_compensation(m, model),
+    )
+    return found if keyframe is None else found.starting(_activations(m, found, list(groups.values()), keyframe))
+
+
+def _activations(m: Any, actuators: Actuators, groups: list[list[int]], keyframe: str) -> tuple:
+    """The state in a keyframe: each group has one activation for each actuator, or none."""
+    names = keyframe_names(m)
+    if keyframe not in names:
+        raise KeyError(close_names(keyframe, names, "keyframe"))
+    act = m.key_act[names.index(keyframe)]
+    return tuple(
+        jax.tree.map(lambda _, rows=m.actuator_actadr[group]: act[rows], state)
+        for state, group in zip(actuators.initial(), groups, strict=True)
     )
 
 

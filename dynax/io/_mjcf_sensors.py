@@ -26,6 +26,7 @@ from dynax.actuate.sensors import (
     Part,
     Velocimeter,
 )
+from dynax.actuate.subtree import SubtreeAngularMomentum, SubtreeCenter, SubtreeVelocity
 from dynax.io._mjcf_actuators import actuator_name, unsupported
 from dynax.io._mjcf_compile import import_mujoco
 from dynax.io._mjcf_pose import pose_of
@@ -44,6 +45,11 @@ def sensor_kind(m: Any, k: int) -> str:
 
 _JOINT = {"jointpos": JointPosition, "jointvel": JointVelocity, "ballquat": JointPosition, "ballangvel": JointVelocity}
 _ACTUATOR = {"actuatorpos": ActuatorPosition, "actuatorvel": ActuatorVelocity, "actuatorfrc": ActuatorForce}
+_SUBTREE = {
+    "subtreecom": SubtreeCenter,
+    "subtreelinvel": SubtreeVelocity,
+    "subtreeangmom": SubtreeAngularMomentum,
+}
 _SITE = {"gyro": Gyro, "accelerometer": Accelerometer, "velocimeter": Velocimeter}
 
 
@@ -58,6 +64,8 @@ def read_sensor(m: Any, k: int) -> AbstractSensor | None:
         return _within(m, k, _JOINT[kind]((joint_names(m)[obj],)))
     if kind == "clock":
         return _within(m, k, Clock())
+    if kind in _SUBTREE and m.body_jntnum[obj]:
+        return _within(m, k, _SUBTREE[kind](body_names(m)[obj]))
     frame = _frame(m, int(m.sensor_objtype[k]), obj)
     if frame is None:
         return None

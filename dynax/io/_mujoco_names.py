@@ -27,6 +27,11 @@ def joint_names(mj_model: Any) -> list[str]:
     return _filled((mj_model.joint(j).name for j in range(mj_model.njnt)), defaults)
 
 
+def keyframe_names(mj_model: Any) -> list[str]:
+    """One name per keyframe: its own, or `key_<number>`."""
+    return [mj_model.key(k).name or f"key_{k}" for k in range(mj_model.nkey)]
+
+
 def frame_of_site(mj_model: Any, site: int) -> str:
     """The name of the frame that a site with a name is here."""
     return unused(mj_model.site(site).name, ("world", *body_names(mj_model)))

@@ -13,7 +13,7 @@ from dynax.io.source import read_source
 from dynax.model import Model
 
 
-def load_actuators(source: str | os.PathLike, model: Model) -> Actuators:
+def load_actuators(source: str | os.PathLike, model: Model, *, keyframe: str | None = None) -> Actuators:
     """The actuators of an MJCF or a URDF, for `dx.rollout(..., actuators=)`; commands stand in the order of the file.
 
     Of an MJCF motors, position and velocity servos, integrated velocity, dampers, cylinders, muscles and `general` ones
@@ -27,8 +27,11 @@ def load_actuators(source: str | os.PathLike, model: Model) -> Actuators:
     **Arguments:**
 
     - `source`: a path, or the XML text itself: that which `model` was loaded from.
+    - `keyframe`: of an MJCF, one whose activations are the state at the beginning; default none: it is zero.
     """
     text, file = read_source(source)
     if is_mjcf(text):
-        return read_actuators(compile_mjcf(text, file).model, model)
+        return read_actuators(compile_mjcf(text, file).model, model, keyframe)
+    if keyframe is not None:
+        raise ValueError(f"`keyframe` is {keyframe!r}, but a URDF has none")
     return read_transmissions(text, file, model)

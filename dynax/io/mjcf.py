@@ -39,7 +39,17 @@ from dynax.io._mjcf_equality import add_equalities
 from dynax.io._mjcf_pose import matrix_of, pose_of, transform
 from dynax.io._mjcf_report import note_everything_unused
 from dynax.io._mjcf_sensors import read_sensor, sensor_name
-from dynax.io._mujoco_names import BALL, FREE, HINGE, SLIDE, actuators_on_joints, body_names, joint_names, unused
+from dynax.io._mujoco_names import (
+    BALL,
+    FREE,
+    HINGE,
+    SLIDE,
+    actuators_on_joints,
+    body_names,
+    joint_names,
+    keyframe_names,
+    unused,
+)
 from dynax.io.convert import MujocoConverter
 from dynax.io.source import read_source
 from dynax.joints import AbstractJoint, Free, Prismatic, Revolute, Spherical
@@ -88,9 +98,9 @@ def keyframes(source: str | os.PathLike, model: Model) -> dict[str, tuple[jax.Ar
     mj_model = compile_mjcf(*read_source(source)).model
     convert = MujocoConverter(model, mj_model)
     frames = {}
-    for k in range(mj_model.nkey):
+    for k, name in enumerate(keyframe_names(mj_model)):
         state = convert.back(mj_model.key_qpos[k], mj_model.key_qvel[k])
-        frames[mj_model.key(k).name or f"key_{k}"] = (state.q, state.v)
+        frames[name] = (state.q, state.v)
     return frames
 
 

@@ -87,10 +87,8 @@ def stepped(count: int) -> Callable[..., Stepped]:
 
     def core(model: Model, q, v, tau, dt) -> Stepped:
         x = place(model, q)
-        loss, creep, damping, armature = (
-            per_velocity(leaf, v)
-            for leaf in (model.friction_loss, _creep(model, v.dtype), model.damping, model.armature)
-        )
+        loss, damping, armature = (per_velocity(x, v) for x in (model.friction_loss, model.damping, model.armature))
+        creep = _creep(model, v.dtype)  # one number, or one for each sample
 
         def unsettled(state: tuple) -> jax.Array:
             k, _, _, changed = state

@@ -190,6 +190,7 @@ FLANGE = f"""<mujoco><worldbody><site name="ground" pos=".1 .2 0" euler="0 0 30"
     <frameangvel objtype="site" objname="cut" reftype="xbody" refname="other"/>
     <framelinacc objtype="site" objname="cut"/><frameangacc objtype="xbody" objname="finger"/>
     <frameyaxis objtype="xbody" objname="plate" reftype="site" refname="joint"/>
+    <subtreecom body="base"/><subtreelinvel body="arm"/><subtreeangmom body="arm"/>
     <touch site="imu"/><framepos objtype="body" objname="arm"/></sensor></mujoco>"""
 
 
@@ -198,7 +199,7 @@ def test_sensors_at_joints_and_flanges(rng):
     beside = Beside(FLANGE, rng, 20)
     assert len(beside.sensors) == beside.m.nsensor - 2
     kinds = beside.check_sensors()
-    assert len(kinds) == 17
+    assert len(kinds) == 20
     left = {f.element: f.message for f in beside.model.report}
     assert "left out" in left["sensor 'touch'"]
     assert "left out" in left["sensor 'framepos'"]
@@ -233,3 +234,7 @@ def test_compensation_of_bodies_and_keyframes():
     np.testing.assert_allclose(dx.load_actuators(text, model).compensation, 0.5)
     assert any("gets the mean" in f.message for f in model.report)
     assert dx.keyframes(text, model)["home"][0] == 0.3
+    ((x, _),) = dx.load_actuators(text, model, keyframe="home").initial()
+    np.testing.assert_array_equal(x, [0.2])
+    with pytest.raises(KeyError, match="did you mean one of: 'home'"):
+        dx.load_actuators(text, model, keyframe="homes")

@@ -64,6 +64,8 @@ def test_what_cannot_be_read_is_named():
     assert "no joint 'nowhere' has one freedom" in found["transmission 't'"]
     assert "no type" in found["transmission 'none'"]
     assert dx.load_actuators(text, model).size == 0
+    with pytest.raises(ValueError, match="a URDF has none"):
+        dx.load_actuators(text, model, keyframe="home")
     with pytest.raises(dx.ModelError, match="not a number"):
         dx.load(urdf(SIMPLE.replace("50", "fifty")))
 
