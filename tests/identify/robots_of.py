@@ -12,10 +12,8 @@ import dynax as dx
 
 Z = (0.0, 0.0, 1.0)
 HALF = np.pi / 2
-ARMS = {
-    # (kind of joint, a, alpha, d) of each joint: alpha and a before it, d along it (Craig's convention)
-    "Puma 560": "RRRRRR", "Stanford": "RRPRRR", "SCARA": "RRPR",
-}  # fmt: skip
+ARMS = {"Puma 560": "RRRRRR", "Stanford": "RRPRRR", "SCARA": "RRPR"}
+# (a, alpha, d) of each joint, a and alpha before its axis and d along it (Craig's convention).
 DH = {
     "Puma 560": ((0, 0, 0.6), (0, -HALF, 0.15), (0.43, 0, 0), (0.02, -HALF, 0.43), (0, HALF, 0), (0, -HALF, 0.06)),
     "Stanford": ((0, 0, 0.4), (0, -HALF, 0.15), (0, HALF, 0.3), (0, 0, 0), (0, -HALF, 0), (0, HALF, 0.1)),

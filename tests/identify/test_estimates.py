@@ -15,6 +15,7 @@ from dynax import identify
 from dynax.linear.triangle import triangle
 
 TERMS = ("inertias", "damping", "friction_loss")
+Y = (0.0, 1.0, 0.0)
 
 
 class Arm(NamedTuple):
@@ -265,6 +266,20 @@ def test_consistent_fits_of_a_batch_and_their_derivatives(arm, poor):
     (found, converged), slope = jax.jit(jax.vmap(mass))(scales), jax.jit(jax.grad(mass, has_aux=True))(1.0)[0]
     assert np.all(converged)
     np.testing.assert_allclose(slope, (found[2] - found[1]) / 2e-4, rtol=1e-4)
+
+
+def test_derivatives_are_finite_where_nothing_is_seen():
+    """A column of zeros, of a drive that the model has none of."""
+    model = dx.ModelBuilder().body("rod", joint=dx.Revolute(Y), inertia=dx.SpatialInertia.box((1, 1, 1), mass=1.0))
+    model = model.build()
+    rng = np.random.default_rng(0)
+    triangle = jnp.triu(jnp.asarray(rng.normal(size=(12, 12)))).at[:, 10].set(0.0)
+
+    def fit(triangle):
+        data = identify.Compressed(triangle, jnp.asarray(40))
+        return jnp.sum(identify.consistent_fit(model, data, terms=("inertias", "damping")).values[:3])
+
+    assert np.all(np.isfinite(jax.grad(fit)(triangle)))
 
 
 def test_exact_data_of_a_body_give_it_back():

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from constraints.mechanisms import four_bar
-from identify.robots_of import DH, Z, add_arm, add_chain, closed, columns_of
+from identify.robots_of import DH, Z, add_arm, add_chain, columns_of
 from oracles.robots import forest, prefix
 
 import dynax as dx
@@ -180,19 +179,6 @@ def test_at_rest_two_parameters_of_each_axis_are_seen(built):
     freedoms, columns = columns_of(model, identify.parameter_names(model), "slanted/")
     found = identify.identifiability_of(np.asarray(still)[:, freedoms][..., columns], [str(k) for k in columns])
     assert found.rank == 2 * 5
-
-
-@pytest.mark.spec("ID-02", "ID-14")
-@pytest.mark.parametrize(
-    ("lengths", "count"), [((5.0, 12.0, 11.0, 10.0), 8), ((5.0, 10.0, 5.0, 10.0), 3)], ids=["general", "parallelogram"]
-)
-def test_counts_of_four_bars(lengths, count, rng):
-    """Closed loops, by one torque on the crank, gravity in their plane."""
-    bars = four_bar(lengths)
-    embedded = dx.embed(bars.model, bars.q, independent=["crank_joint"])
-    q = closed(lengths, rng.uniform(0.3, 2.8, 60))
-    y = jax.vmap(lambda *s: identify.regressor(embedded, *s))(q, *rng.normal(size=(2, 60, 1)))
-    assert identify.identifiability_of(y, identify.parameter_names(embedded)).rank == count
 
 
 @pytest.mark.spec("ID-02")
