@@ -95,7 +95,7 @@ def bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | N
     return _rnea(model, q, v, None, external)
 
 
-@jax.jit
+@batch_last
 def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
     v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype)
     s, kin, forces = rigid_forces(model, q, v, None, None, stopped=True)
