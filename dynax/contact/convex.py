@@ -25,6 +25,7 @@ from jax import lax
 
 from dynax.compile.batching import trailing
 from dynax.linear.each import each
+from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import eliminated, solve
 
 MOST = 50
@@ -39,8 +40,12 @@ TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 """The last step by the velocity, in the metric of `H`; what is left of the error is about its square."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
+ENOUGH = {"float64": 1e-15, "float32": 1e-4}
+"""Of it, where no more is asked for."""
 SEARCHES = 12
-"""For the least value along a step of a minimum, by halving."""
+"""At most for the least value along a step of a minimum."""
+FLAT = 0.1
+"""What may be left of the slope there."""
 FINER = 8
 HALVINGS = 5
 """Steps for the whole law from one point, and how often each may be halved."""
@@ -156,7 +161,8 @@ def _stiffness(problem: Impact, v: jax.Array, found: Response) -> jax.Array:
 
 
 def _matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
-    """`H + J^T G J`."""
+    """`H + J^T G J`. As a loop it is in one kernel with the rest, where a product of matrices would be a call (101 and
+    190 us for the whole solution of a quadruped, on one core)."""
 
     def add(total: jax.Array, one: tuple) -> tuple[jax.Array, None]:
         j, g = one
@@ -183,10 +189,6 @@ def _energy(problem: Impact, v: jax.Array) -> jax.Array:
     return jnp.sum(v * _times(problem.inertia, v))
 
 
-def _newton(problem: Impact, v: jax.Array, stiffness: jax.Array, rest: jax.Array) -> jax.Array:
-    return -eliminated(_matrix(problem, stiffness), rest[:, None])[:, 0]
-
-
 def _small(problem: Impact, step: jax.Array, v: jax.Array) -> jax.Array:
     there = jnp.maximum(_energy(problem, v), _energy(problem, problem.free))
     return _energy(problem, step) <= TOLERANCE[v.dtype.name] ** 2 * there
@@ -198,14 +200,16 @@ def _minimum(problem: Impact, v: jax.Array, known: jax.Array | bool = False) -> 
     def newton(state: tuple) -> tuple:
         k, v, _ = state
         found = respond(problem, v)
-        step = _newton(problem, v, found.stiffness, _unbalanced(problem, v, found.impulses))
+        rest = _unbalanced(problem, v, found.impulses)
+        step = -gauss_jordan(_matrix(problem, found.stiffness), rest[:, None])[:, 0]
         return k + 1, v + _reach(problem, v, step) * step, _small(problem, step, v)
 
     return lax.while_loop(lambda s: (s[0] < MOST) & ~s[2], newton, (0, v, jnp.asarray(known)))[1]
 
 
 def _reach(problem: Impact, v: jax.Array, step: jax.Array) -> jax.Array:
-    """Of the step: where the function has no slope along it, but at most 1."""
+    """Of the step: where the function has hardly a slope along it, but at most 1. By secants, kept off the ends of the
+    interval that is left, since the slope has kinks."""
     first = jnp.sum(step * _times(problem.inertia, v - problem.free))
     curve = _energy(problem, step)
     du = problem.local(step)
@@ -213,17 +217,21 @@ def _reach(problem: Impact, v: jax.Array, step: jax.Array) -> jax.Array:
     def slope(s: jax.Array) -> jax.Array:
         return first + s * curve - jnp.sum(du * respond(problem, v + s * step).impulses)
 
-    def halve(state: tuple) -> tuple:
-        k, low, high = state
-        middle = 0.5 * (low + high)
-        beyond = slope(middle) > 0
-        return k + 1, jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
+    def secant(state: tuple) -> tuple:
+        k, low, high, below, above, _, _ = state
+        part = jnp.clip(below / (below - above), 0.1, 0.9)
+        s = low + part * (high - low)
+        value = slope(s)
+        beyond = value > 0
+        ends = jnp.where(beyond, low, s), jnp.where(beyond, s, high)
+        return k + 1, *ends, jnp.where(beyond, below, value), jnp.where(beyond, value, above), s, value
 
-    one = jnp.ones((), v.dtype)
-    good = ~(slope(one) > 1e-3 * jnp.abs(slope(0.0 * one)))
-    count = jnp.where(good, SEARCHES, 0)
-    _, low, high = lax.while_loop(lambda s: s[0] < SEARCHES, halve, (count, 0.0 * one, one))
-    return jnp.where(good, one, 0.5 * (low + high))
+    zero, one = jnp.zeros((), v.dtype), jnp.ones((), v.dtype)
+    start, end = slope(zero), slope(one)
+    good = ~(end > 1e-3 * jnp.abs(start))
+    state = jnp.where(good, SEARCHES, 0), zero, one, start, end, one, end
+    flat = FLAT * jnp.abs(start)
+    return lax.while_loop(lambda s: (s[0] < SEARCHES) & (jnp.abs(s[6]) > flat), secant, state)[5]
 
 
 def _found(problem: Impact) -> jax.Array:
@@ -243,7 +251,7 @@ def _found(problem: Impact) -> jax.Array:
         def newton(state: tuple) -> tuple:
             k, v, rest, _ = state
             found, unbalanced = law(v)
-            step = _newton(problem, v, _stiffness(problem, v, found), unbalanced)
+            step = -eliminated(_matrix(problem, _stiffness(problem, v, found)), unbalanced[:, None])[:, 0]
 
             def shorter(state: tuple) -> tuple:
                 k, part, _ = state
@@ -257,7 +265,8 @@ def _found(problem: Impact) -> jax.Array:
             return k + 1, end, jnp.where(nearer, left, rest), nearer
 
         rest = size(law(start)[1])
-        found = lax.while_loop(lambda s: (s[0] < FINER) & s[3], newton, (0, start, rest, jnp.ones((), bool)))
+        state = 0, start, rest, jnp.ones((), bool)
+        found = lax.while_loop(lambda s: (s[0] < FINER) & s[3] & (s[2] > enough), newton, state)
         return found[1], found[2]
 
     def again(state: tuple) -> tuple:
@@ -277,11 +286,11 @@ def _found(problem: Impact) -> jax.Array:
         nearer = (rest < 0.25 * best) | _small(problem, new - v, v)
         end = jnp.where(nearer, fine, new)
         impulses = jnp.where(nearer, law(fine)[0].impulses, respond(problem.eased(v, impulses, one), new).impulses)
-        done = rest <= LEFT[v.dtype.name] ** 2 * there
         nearest = jnp.where(rest < best, fine, nearest)
-        return k + 1, end, impulses, nearest, jnp.minimum(rest, best), done
+        return k + 1, end, impulses, nearest, jnp.minimum(rest, best), rest <= done
 
     there = jnp.maximum(_energy(problem, problem.begin), _energy(problem, problem.free))
+    done, enough = (limit[there.dtype.name] ** 2 * there for limit in (LEFT, ENOUGH))
     none, zero = jnp.full((), jnp.inf, problem.free.dtype), jnp.zeros_like(problem.target)
     begin = 0, problem.begin, zero, problem.begin, none, jnp.zeros((), bool)
     return lax.while_loop(lambda s: (s[0] < ROUNDS) & ~s[5], again, begin)[3]

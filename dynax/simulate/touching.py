@@ -142,8 +142,8 @@ class Touching(AbstractStepper):
         if len(gaps) <= most:
             return jnp.arange(len(gaps)), jnp.zeros((), bool)
         gaps = lax.stop_gradient(gaps)
-        rows = lax.top_k(-gaps, most)[1]
-        return rows, gaps[rows[-1]] < 0
+        rows = lax.top_k(-gaps, most + 1)[1]
+        return rows[:-1], gaps[rows[-1]] < 0
 
 
 def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.Array) -> TouchReport:

