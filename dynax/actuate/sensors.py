@@ -14,11 +14,22 @@ from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Rotation
 
 
+def _as_names(sensor: AbstractSensor, field: str) -> None:
+    """A list of names becomes a tuple; a name alone would be taken for its letters."""
+    names = getattr(sensor, field)
+    if isinstance(names, str):
+        raise ValueError(f"`{field}` is {names!r}: give a tuple of names, ({names!r},)")
+    object.__setattr__(sensor, field, tuple(names))
+
+
 @pytree_dataclass("joints")
 class JointPosition(AbstractSensor):
     """The coordinates of some joints, one after the other; of all, `q`, if none are named."""
 
     joints: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        _as_names(self, "joints")
 
     def value(self, at):
         slices = [at.model.q_slice(name) for name in self.joints]
@@ -31,6 +42,9 @@ class JointVelocity(AbstractSensor):
 
     joints: tuple[str, ...] = ()
 
+    def __post_init__(self):
+        _as_names(self, "joints")
+
     def value(self, at):
         slices = [at.model.v_slice(name) for name in self.joints]
         return jnp.concatenate([at.v[s] for s in slices]) if slices else at.v
@@ -40,6 +54,9 @@ class OfActuators(AbstractSensor):
     """A number for each of some actuators, all if none are named."""
 
     actuators: tuple[str, ...]
+
+    def __post_init__(self):
+        _as_names(self, "actuators")
 
     def of(self, at: Moment) -> Actuation:
         if at.actuation is None:
