@@ -18,6 +18,12 @@ from dynax.identify.log import Log as Log
 from dynax.identify.log import butterworth as butterworth
 from dynax.identify.log import delay as delay
 from dynax.identify.log import prepare as prepare
+from dynax.identify.output_error import OutputError as OutputError
+from dynax.identify.output_error import Segments as Segments
+from dynax.identify.output_error import Status as Status
+from dynax.identify.output_error import output_error as output_error
+from dynax.identify.output_error import output_residual as output_residual
+from dynax.identify.output_error import segments as segments
 from dynax.identify.pseudo_inertia import from_log_cholesky as from_log_cholesky
 from dynax.identify.pseudo_inertia import from_pseudo_inertia as from_pseudo_inertia
 from dynax.identify.pseudo_inertia import pseudo_inertia as pseudo_inertia

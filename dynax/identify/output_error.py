@@ -1,0 +1,296 @@
+"""Output error: the parameters whose simulated motion is nearest to the measured one, by Gauss and Newton.
+
+    min sum |missed(x_k, y_k) / noise|^2        x_{k+1} = step(x_k, u_k; p)        over p, and over where motions begin
+
+Noise of the outputs biases it not: no measured signal enters the equations, as in a regressor all do (Ljung 1999,
+section 7.4). A long motion has many minima, and derivatives that explode where it is unstable; a log is therefore cut
+in segments that begin anywhere (Bock 1983), short ones first and longer ones from what these found.
+
+The steps are those of Levenberg and Marquardt on triangles: that of a segment, `[J_z J_p r]` with its beginning `z`
+first, says in its last rows what the segment knows about the parameters, and these rows of all segments make one
+triangle more (Golub & Pereyra 1973). The Jacobian is exact, through every step of the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
+
+from dynax.linear.matrices import product
+from dynax.linear.triangle import back_substituted, triangle
+from dynax.model.configuration import difference, integrate
+from dynax.simulate.rollout import rollout
+from dynax.simulate.stepper import AbstractStepper
+
+RUNNING = -1
+FIRST, LEAST, MOST = 1e-3, 1e-9, 1e9
+"""Dampings, as parts of the length of each column of the Jacobian, squared."""
+FACTORS = (1e-3, 0.1, 10.0, 1e3)
+"""Of the last damping, all tried at once."""
+
+
+class Status(IntEnum):
+    """How a fit ended; in a batch each lane has its own."""
+
+    CONVERGED = 0
+    """The next step would be a small part of the standard deviations."""
+    ITERATIONS = 1
+    """It was still on its way when the iterations ran out."""
+    STALLED = 2
+    """No step makes it better, though it is not at an optimum as far as can be told."""
+    NOT_FINITE = 4
+    """The motion or its derivative is not finite where it starts: take shorter segments, or a better start."""
+
+
+class Segments(NamedTuple):
+    """Motions of one length, side by side."""
+
+    q: jax.Array
+    """Where each begins, or about there, shape `(S, nq)`."""
+    v: jax.Array
+    """Shape `(S, nv)`."""
+    controls: jax.Array
+    """Joint forces, held over each step, shape `(S, K, nv)` [N, N m]."""
+    measured: Any
+    """What was measured before, between and after the steps: arrays of shape `(S, K + 1, ...)`."""
+
+
+class OutputError(NamedTuple):
+    """Parameters and what is known about them."""
+
+    params: Any
+    """A pytree as it was given."""
+    q: jax.Array
+    """Where the segments begin, shape `(S, nq)`."""
+    v: jax.Array
+    """Shape `(S, nv)`."""
+    covariance: jax.Array
+    """Of the parameters in the order of `ravel_pytree`, by the Jacobian at the end, shape `(p, p)`. What no output
+    shows has a variance that is huge, but a number."""
+    noise: jax.Array
+    """Deviation of what is missed, in parts of `noise`: one, if that was right."""
+    status: jax.Array
+    """A `Status`."""
+    iterations: jax.Array
+
+    @property
+    def deviations(self) -> jax.Array:
+        """Standard deviation of each parameter, shape `(p,)`."""
+        return jnp.sqrt(jnp.diagonal(self.covariance))
+
+
+def segments(q: ArrayLike, v: ArrayLike, controls: ArrayLike, length: int, *, measured: Any = None) -> Segments:
+    """A log in segments of `length` steps, no sample in two of them; what is left at the end is not used.
+
+    **Arguments:**
+
+    - `q`, `v`: states, measured or nearly so, from where segments begin, shapes `(T + 1, nq)` and `(T + 1, nv)`.
+    - `controls`: joint forces, shape `(T, nv)`; row `k` is held from state `k` to the next.
+    - `measured`: a pytree of arrays with `T + 1` rows; left out, the pair of `q` and `v`.
+    """
+    q, v, controls = jnp.asarray(q), jnp.asarray(v), jnp.asarray(controls)
+    measured = jax.tree.map(jnp.asarray, (q, v) if measured is None else measured)
+    for name, x in (("v", v), *(("measured", leaf) for leaf in jax.tree.leaves(measured))):
+        if len(x) != len(q):
+            raise ValueError(f"`{name}` has {len(x)} rows, expected {len(q)}, as `q`")
+    if len(controls) != len(q) - 1:
+        raise ValueError(f"`controls` has {len(controls)} rows, expected {len(q) - 1}, one from each state to the next")
+    if not 1 <= length < len(q):
+        raise ValueError(f"`length` is {length}, expected 1 to {len(q) - 1} steps, as many as the log has")
+    count = len(q) // (length + 1)
+
+    def cut(x: jax.Array) -> jax.Array:
+        return x[: count * (length + 1)].reshape(count, length + 1, *x.shape[1:])
+
+    last = jnp.zeros_like(controls[:1])
+    forces = cut(jnp.concatenate([controls, last]))[:, :-1]
+    return Segments(cut(q)[:, 0], cut(v)[:, 0], forces, jax.tree.map(cut, measured))
+
+
+def missed_state(model: Any, q: jax.Array, v: jax.Array, measured: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """By how much a state misses the pair of a measured one, along the tangent: `[q; v]`, shape `(2 nv,)`."""
+    return jnp.concatenate([difference(model, measured[0], q), v - measured[1]])
+
+
+Missed = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
+Build = Callable[[Any], Any]
+
+
+def output_residual(
+    build: Build,
+    params: Any,
+    data: Segments,
+    dt: ArrayLike,
+    *,
+    missed: Missed = missed_state,
+    stepper: str | AbstractStepper = "semi_implicit",
+) -> jax.Array:
+    """What simulated segments miss of the measured ones, shape `(S, K + 1, m)`, such as of a log kept for a check.
+
+    The arguments are those of `output_error`. Differentiable by all that is not a function or the stepper.
+    """
+
+    def one(q: jax.Array, v: jax.Array, controls: jax.Array, measured: Any) -> jax.Array:
+        return _residual(build, params, q, v, controls, measured, dt, missed, stepper)
+
+    return jax.vmap(one)(*data)
+
+
+def _residual(build: Build, params: Any, q, v, controls, measured, dt, missed: Missed, stepper) -> jax.Array:
+    model = build(params)
+    run = rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
+    return jax.vmap(partial(missed, model))(run.q, run.v, measured)
+
+
+def output_error(
+    build: Build,
+    params: Any,
+    data: Segments,
+    dt: ArrayLike,
+    *,
+    missed: Missed = missed_state,
+    noise: ArrayLike = 1.0,
+    free: bool = True,
+    stepper: str | AbstractStepper = "semi_implicit",
+    iterations: int = 50,
+) -> OutputError:
+    """The parameters whose rollouts are nearest to the measured motions; under `jit` and `vmap`.
+
+    **Arguments:**
+
+    - `build`: the model of given parameters, a JAX function: masses, friction, stiffness, bodies by
+      `with_parameters` or `from_log_cholesky`, whatever is a leaf. Logarithms keep positive what must be.
+    - `params`: a pytree of floating arrays, where the search begins.
+    - `data`: from `segments`; `dt`: step [s].
+    - `missed`: `missed(model, q, v, measured)`, shape `(m,)`: what a state misses of a row of `data.measured`. Left
+      out, that is the pair of `q` and `v`.
+    - `noise`: deviation of each entry of that, of a shape that broadcasts to `(S, K + 1, m)`.
+    - `free`: where segments begin is unknown too, near `data.q` and `data.v`; else they begin there, which is cheaper,
+      and biased by the noise of these states.
+    - `stepper`: as for `rollout`.
+    - `iterations`: at most so many.
+
+    `status` tells how it ended; nothing is raised. Compiled once for each `build` and `missed`, so give the same
+    functions again, not new ones of the same text. Derivatives of the result are not those of the optimum.
+    """
+    params = jax.tree.map(jnp.asarray, params)
+    for leaf in jax.tree.leaves(params):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(f"`params` must be floating arrays, got {leaf.dtype}: a search moves by small steps")
+    return _fitted(build, missed, free, stepper, iterations, params, data, dt, noise)
+
+
+def _begin(model: Any, free: bool, q: jax.Array, v: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return (integrate(model, q, z[: model.nv]), v + z[model.nv :]) if free else (q, v)
+
+
+class _Fit(NamedTuple):
+    triangle: jax.Array
+    squares: jax.Array
+    status: jax.Array
+    iterations: jax.Array
+
+
+class _State(NamedTuple):
+    x: jax.Array
+    z: jax.Array
+    damping: jax.Array
+    fit: _Fit
+
+
+def _step(triangles: jax.Array, scales: tuple[jax.Array, jax.Array], damping: jax.Array) -> tuple:
+    """The step `(dx, dz)` of least squares with rows of the damping, the triangle of the parameters, and how much of
+    the residual lies along columns, squared; from the triangles of segments `(S, n + p + 1, n + p + 1)`."""
+    along_z, along_x = scales
+    n, p, root = along_z.shape[1], len(along_x), jnp.sqrt(damping)
+
+    def damped(own: jax.Array, along: jax.Array) -> jax.Array:
+        rows = jnp.pad(root * jnp.diag(along), ((0, 0), (0, own.shape[1] - len(along))))
+        return triangle(jnp.concatenate([own, rows]))
+
+    each = jax.vmap(damped)(triangles, along_z)
+    both = damped(each[:, n:, n:].reshape(-1, p + 1), along_x)
+    dx = -back_substituted(both[:p, :p], both[:p, p])
+    right = each[:, :n, -1] + product(each[:, :n, n:-1], dx)
+    dz = -jax.vmap(back_substituted)(each[:, :n, :n], right) if n else right
+    return dx, dz, both[:p, :p], jnp.sum(both[:p, p] ** 2) + jnp.sum(each[:, :n, -1] ** 2)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, data: Segments, dt, noise):
+    x0, unravel = ravel_pytree(params)
+    dtype, nv = x0.dtype, data.v.shape[1]
+    eps = float(jnp.finfo(dtype).eps)
+    noise = jnp.asarray(noise, dtype)
+    n, p = 2 * nv if free else 0, x0.size
+
+    def residual(both: jax.Array, q: jax.Array, v: jax.Array, controls: jax.Array, measured: Any) -> jax.Array:
+        params = unravel(both[n:])
+        q, v = _begin(build(params), free, q, v, both[:n])
+        found = _residual(build, params, q, v, controls, measured, dt, missed, stepper)
+        return found if free else found[1:]
+
+    def joined(x: jax.Array, z: jax.Array) -> jax.Array:
+        return jnp.concatenate([z, jnp.broadcast_to(x, (len(z), p))], axis=1)
+
+    def all_residuals(x: jax.Array, z: jax.Array) -> jax.Array:
+        return jax.vmap(residual)(joined(x, z), *data) / noise
+
+    def improved(s: _State) -> _State:
+        def slope(both, *own):
+            return jax.jacfwd(lambda both: (residual(both, *own),) * 2, has_aux=True)(both)
+
+        J, r = jax.vmap(slope)(joined(s.x, s.z), *data)
+        r = r / noise
+        rows = jnp.concatenate([J / jnp.broadcast_to(noise, r.shape)[..., None], r[..., None]], axis=-1)
+        triangles = jax.vmap(triangle)(rows.reshape(len(rows), -1, n + p + 1))
+        now = jnp.sum(r * r)
+        lengths = jnp.sum(triangles[:, :, :-1] ** 2, axis=1)
+        lengths = jnp.sqrt(lengths[:, :n]), jnp.sqrt(jnp.sum(lengths[:, n:], axis=0))
+        scales = jax.tree.map(lambda a: jnp.where(a > 0.0, a, 1.0), lengths)
+
+        # With hardly any damping, for what is known at the end; what no output shows counts as known by rounding.
+        _, _, known, along = _step(triangles, scales, jnp.asarray(eps, dtype))
+        dampings = s.damping * jnp.asarray(FACTORS, dtype)
+        dx, dz, _, _ = jax.vmap(partial(_step, triangles, scales))(dampings)
+        values = jax.vmap(lambda dx, dz: jnp.sum(all_residuals(s.x + dx, s.z + dz) ** 2))(dx, dz)
+        best = jnp.argmin(jnp.where(jnp.isfinite(values), values, jnp.inf))
+        # Near the optimum squares differ by their rounding, and the step is good nevertheless.
+        better = values[best] <= now * (1.0 + 4.0 * eps)
+
+        variance = now / max(count - p - s.z.size, 1)
+        tolerance = max(1e-6, eps**0.5)
+        rest = (along <= tolerance**2 * variance) | (now <= eps**1.5 * count)
+        status = jnp.where(~better & (dampings[-1] > MOST), int(Status.STALLED), RUNNING)
+        status = jnp.where(s.fit.iterations == most, int(Status.ITERATIONS), status)
+        status = jnp.where(rest, int(Status.CONVERGED), status)
+        status = jnp.where(jnp.isfinite(now) & jnp.all(jnp.isfinite(J)), status, int(Status.NOT_FINITE))
+        going = status == RUNNING
+        moves = better & going
+        return _State(
+            jnp.where(moves, s.x + dx[best], s.x),
+            jnp.where(moves, s.z + dz[best], s.z),
+            jnp.maximum(jnp.where(better, dampings[best], dampings[-1]), LEAST),
+            _Fit(known, now, status, s.fit.iterations + going.astype(int)),
+        )
+
+    z0 = jnp.zeros((len(data.q), n), dtype)
+    count = jax.eval_shape(all_residuals, x0, z0).size
+    zero = jnp.zeros((), dtype)
+    fit = _Fit(jnp.zeros((p, p), dtype), zero, jnp.asarray(RUNNING), jnp.zeros((), int))
+    start = _State(x0, z0, jnp.asarray(FIRST, dtype), fit)
+    done = lax.while_loop(lambda s: s.fit.status == RUNNING, improved, start)
+    x, z, fit = done.x, done.z, done.fit
+    q, v = jax.vmap(partial(_begin, build(unravel(x)), free))(data.q, data.v, z)
+    variance = fit.squares / max(count - p - z.size, 1)
+    inverse = back_substituted(fit.triangle, jnp.eye(p, dtype=dtype))
+    covariance = variance * product(inverse, inverse.T)
+    return OutputError(unravel(x), q, v, covariance, jnp.sqrt(variance), fit.status, fit.iterations)

@@ -1,0 +1,216 @@
+"""Fits of simulated motions: what noise does to them, where they end, and what they say of themselves."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+import dynax as dx
+from dynax import identify
+
+DT = 0.01
+TERMS = ("inertias", "damping")
+HINGE = dx.Revolute((0.0, 1.0, 0.0))
+
+
+def two_links() -> dx.Model:
+    rod = dx.SpatialInertia.box((0.5, 0.05, 0.05), mass=1.0, com=(0.25, 0.0, 0.0))
+    builder = dx.ModelBuilder().body("upper", joint=HINGE, inertia=rod, damping=0.3)
+    end = dx.Transform.from_translation((0.5, 0.0, 0.0))
+    return builder.body("lower", parent="upper", joint=HINGE, placement=end, inertia=rod, damping=0.2).build()
+
+
+ARM = two_links()
+FOUND = identify.identifiability(ARM, terms=TERMS)
+TRUE = identify.parameter_vector(ARM, TERMS)
+
+
+def of_base(beta):
+    """The arm with the base parameters `beta`, the others as they are."""
+    own = jnp.asarray(FOUND.base)
+    return identify.with_parameter_vector(ARM, TRUE.at[own].add(beta - FOUND.regrouping @ TRUE), TERMS)
+
+
+def of_logs(x):
+    return ARM.replace(mass=ARM.mass * jnp.exp(x["mass"]), damping=ARM.damping * jnp.exp(x["damping"]))
+
+
+def driven(steps: int, dt: float) -> tuple[jax.Array, dx.Trajectory]:
+    time = dt * np.arange(steps)[:, None]
+    torques = jnp.asarray(4.0 * np.sin(2.1 * time + [0.0, 1.0]) + 2.0 * np.sin([5.0, 7.3] * time))
+    return torques, dx.rollout(ARM, jnp.array([1.2, 0.4]), jnp.zeros(2), torques, dt, stepper="explicit")
+
+
+@pytest.mark.spec("ID-12")
+def test_noisy_velocities_bias_least_squares_and_not_output_error(key):
+    """Velocities with ten times the noise of a good one; least squares is given the true angles and accelerations."""
+    torques, run = driven(199, DT)
+    a = (run.v[1:] - run.v[:-1]) / DT
+    true = FOUND.regrouping @ TRUE
+
+    @jax.jit
+    @jax.vmap
+    def experiment(key):
+        angle, rate = jax.random.split(key)
+        q = run.q + 1e-3 * jax.random.normal(angle, run.q.shape)
+        v = run.v + 0.1 * jax.random.normal(rate, run.v.shape)
+        y = jax.vmap(partial(identify.regressor, ARM, terms=TERMS))(run.q[:-1], v[:-1], a)[..., FOUND.base]
+        plain = identify.least_squares(identify.compress(y, torques)).values
+        data, noise = identify.segments(q, v, torques, 99), jnp.array([1e-3, 1e-3, 0.1, 0.1])
+        fit = identify.output_error(of_base, true + 0.05, data, DT, noise=noise, stepper="explicit")
+        return plain - true, fit.params - true, fit
+
+    plain, found, fit = experiment(jax.random.split(key, 10))
+    assert np.all(fit.status == identify.Status.CONVERGED)
+    assert np.linalg.norm(np.mean(found, axis=0)) < np.linalg.norm(np.mean(plain, axis=0)) / 3.0
+    # As far off as the covariance says, and the noise is what it was.
+    squares = jnp.einsum("ki,kij,kj->k", found, jnp.linalg.inv(fit.covariance), found)
+    assert abs(np.mean(squares) - len(true)) < 4.0 * np.sqrt(2.0 * len(true) / 10)
+    np.testing.assert_allclose(fit.noise, 1.0, rtol=0.1)
+
+
+@pytest.mark.spec("ID-13")
+def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
+    """Of a motion of 500 steps: central differences, and the fit of SciPy."""
+    dt = 0.002
+    torques, run = driven(500, dt)
+    q, v = (x + 0.01 * rng.normal(size=x.shape) for x in (run.q, run.v))
+    data = identify.segments(q, v, torques, 500)
+    names = ("mass", "damping")
+
+    @jax.jit
+    def residual(x):
+        params = dict(zip(names, (x[:2], x[2:4]), strict=True))
+        begun = data._replace(q=data.q + x[4:6], v=data.v + x[6:8])
+        return identify.output_residual(of_logs, params, begun, dt, stepper="explicit").ravel()
+
+    slope = jax.jit(jax.jacfwd(residual))
+    x0 = jnp.array([0.1, -0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0])
+    h = 1e-5
+    differences = [(residual(x0 + h * e) - residual(x0 - h * e)) / (2 * h) for e in np.eye(8)]
+    J = np.asarray(slope(x0))
+    np.testing.assert_allclose(J, np.stack(differences, axis=1), atol=1e-6 * np.abs(J).max())
+
+    fit = identify.output_error(of_logs, {"mass": x0[:2], "damping": x0[2:4]}, data, dt, stepper="explicit")
+    tight = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
+    other = least_squares(lambda x: np.asarray(residual(x)), x0, jac=slope, **tight)  # pyright: ignore[reportArgumentType]
+    found = jnp.concatenate([*(fit.params[name] for name in names), (fit.q - data.q)[0], (fit.v - data.v)[0]])
+    assert fit.status == identify.Status.CONVERGED
+    np.testing.assert_allclose(found, other.x, atol=1e-6)
+    # Order of `ravel_pytree`: by name.
+    own = np.linalg.inv(other.jac.T @ other.jac)[:4, :4][[2, 3, 0, 1]][:, [2, 3, 0, 1]]
+    np.testing.assert_allclose(fit.covariance, own * 2 * other.cost / (4 * 501 - 8), rtol=1e-4, atol=1e-12)
+    np.testing.assert_allclose(fit.deviations, np.sqrt(np.diag(fit.covariance)))
+
+    far = {"mass": x0[:2] + 0.3, "damping": x0[2:4]}
+    fit = identify.output_error(of_logs, far, data, dt, stepper="explicit", iterations=1)
+    assert fit.status == identify.Status.ITERATIONS
+    lost = data._replace(measured=(data.measured[0].at[0, 3].set(jnp.nan), data.measured[1]))
+    fit = identify.output_error(of_logs, far, lost, dt, stepper="explicit")
+    assert fit.status == identify.Status.NOT_FINITE
+    np.testing.assert_array_equal(fit.params["mass"], far["mass"])
+
+
+def elastic() -> dx.Model:
+    """A motor and what it turns, through a shaft."""
+    about = dx.Revolute((0.0, 0.0, 1.0))
+    builder = dx.ModelBuilder().body("motor", joint=about, inertia=dx.SpatialInertia(0.5, (0, 0, 0), (1, 1, 0.02)))
+    load = dx.SpatialInertia(2.0, (0, 0, 0), (1, 1, 0.1))
+    return builder.body("load", parent="motor", joint=about, inertia=load, stiffness=20.0, damping=0.15).build()
+
+
+SHAFT = elastic()
+
+
+def of_shaft(x):
+    return SHAFT.replace(
+        stiffness=SHAFT.stiffness.at[1].multiply(jnp.exp(x[0])), damping=SHAFT.damping.at[1].multiply(jnp.exp(x[1]))
+    )
+
+
+def motor_side(model, q, v, measured):
+    return jnp.stack([q[0], v[0]]) - measured
+
+
+@pytest.mark.spec("ID-16")
+def test_an_elastic_joint_from_the_motor_alone(rng):
+    """Stiffness and damping from a third off, at 40 dB; where the load begins is not measured either."""
+    dt, steps = 0.002, 1999
+    time = dt * np.arange(steps)
+    sweep = np.sin(2 * np.pi * (1.0 + 1.5 * time) * time)
+    torques = jnp.asarray(np.stack([sweep, 0.0 * time], axis=1))
+    run = dx.rollout(SHAFT, jnp.array([0.0, 0.02]), jnp.zeros(2), torques, dt, stepper="explicit")
+    seen = np.stack([run.q[:, 0], run.v[:, 0]], axis=1)
+    noise = 0.01 * np.std(seen, axis=0)
+    seen = jnp.asarray(seen + noise * rng.normal(size=seen.shape))
+    # The load is taken to move as the motor does.
+    q, v = (jnp.stack([x, 0.0 * x], axis=1) for x in seen.T)
+    data = identify.segments(q, v, torques, 999, measured=seen)
+    first = jnp.log(jnp.array([0.7, 1.5]))
+    fit = identify.output_error(of_shaft, first, data, dt, missed=motor_side, noise=noise, stepper="explicit")
+    assert fit.status == identify.Status.CONVERGED
+    np.testing.assert_allclose(fit.params, 0.0, atol=0.01)
+    np.testing.assert_allclose(fit.noise, 1.0, rtol=0.05)
+
+
+def test_exact_data_of_a_ball_joint_and_what_nothing_shows():
+    """A box that tumbles about its end: its mass and damping come back; what no motion feels stays."""
+    body = dx.SpatialInertia.box((0.1, 0.2, 0.3), mass=2.0, com=(0.05, 0.0, -0.1))
+    box = dx.ModelBuilder().body("box", joint=dx.Spherical(), inertia=body, damping=0.2).build()
+
+    def build(x):
+        return box.replace(mass=box.mass * jnp.exp(x["mass"]), damping=box.damping * jnp.exp(x["damping"]))
+
+    forces = jnp.asarray(np.random.default_rng(0).normal(size=(99, 3)))
+    run = dx.rollout(box, jnp.full(4, 0.5), jnp.array([1.0, 2.0, 0.5]), forces, DT, stepper="explicit")
+    data = identify.segments(run.q, run.v, forces, 24)
+    assert data.q.shape == (4, 4)
+    assert data.controls.shape == (4, 24, 3)
+    np.testing.assert_array_equal(data.q[1], run.q[25])
+    off = data._replace(q=jax.vmap(partial(dx.integrate, box))(data.q, jnp.full((4, 3), 0.1)))
+    params = {"mass": jnp.array([0.2]), "damping": jnp.full(3, 0.3), "colour": jnp.asarray(2.0)}
+    fit = identify.output_error(build, params, off, DT, stepper="explicit")
+    assert fit.status == identify.Status.CONVERGED
+    np.testing.assert_allclose(fit.params["mass"], 0.0, atol=1e-7)
+    np.testing.assert_allclose(fit.params["damping"], 0.0, atol=1e-7)
+    np.testing.assert_allclose(fit.q, data.q, atol=1e-9)
+    # In order of their names, the first is the colour.
+    assert fit.params["colour"] == 2.0
+    assert np.isfinite(fit.deviations[0])
+
+
+def test_what_is_wrong_is_said():
+    torques, run = driven(60, DT)
+    with pytest.raises(ValueError, match="`controls` has 59 rows, expected 60"):
+        identify.segments(run.q, run.v, torques[1:], 30)
+    with pytest.raises(ValueError, match="`length` is 61, expected 1 to 60 steps"):
+        identify.segments(run.q, run.v, torques, 61)
+    with pytest.raises(ValueError, match="`v` has 60 rows, expected 61"):
+        identify.segments(run.q, run.v[1:], torques, 30)
+    with pytest.raises(ValueError, match="`params` must be floating arrays, got int"):
+        identify.output_error(of_logs, jnp.array([1]), identify.segments(run.q, run.v, torques, 30), DT)
+
+
+def test_float32_stays_float32_from_known_beginnings():
+    rod = dx.SpatialInertia.box((0.5, 0.05, 0.05), mass=1.0, com=(0.25, 0.0, 0.0))
+    model = dx.ModelBuilder().body("rod", joint=HINGE, inertia=rod, damping=0.3).build()
+    model = jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.inexact) else x, model)
+    forces = jnp.asarray(np.random.default_rng(0).normal(size=(99, 1)), jnp.float32)
+
+    def build(x):
+        return model.replace(mass=model.mass * jnp.exp(x[:1]), damping=model.damping * jnp.exp(x[1:]))
+
+    with jax.numpy_dtype_promotion("strict"):
+        run = dx.rollout(model, jnp.ones(1, jnp.float32), jnp.zeros(1, jnp.float32), forces, 0.01, stepper="explicit")
+        data = identify.segments(run.q, run.v, forces, 49)
+        start = jnp.full(2, 0.2, jnp.float32)
+        fit = identify.output_error(build, start, data, 0.01, free=False, stepper="explicit")
+    assert {x.dtype for x in jax.tree.leaves(fit[:5])} == {jnp.dtype("float32")}
+    assert fit.status == identify.Status.CONVERGED
+    np.testing.assert_array_equal(fit.q, data.q)
+    np.testing.assert_allclose(fit.params, 0.0, atol=1e-4)
