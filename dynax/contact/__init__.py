@@ -3,6 +3,9 @@
 from dynax.contact.complementarity import ComplementarityStatus as ComplementarityStatus
 from dynax.contact.complementarity import Complementary as Complementary
 from dynax.contact.complementarity import complementary as complementary
+from dynax.contact.compliant import Patch as Patch
+from dynax.contact.compliant import Yielding as Yielding
+from dynax.contact.compliant import compliant_forces as compliant_forces
 from dynax.contact.material import Material as Material
 from dynax.contact.motion import Touch as Touch
 from dynax.contact.motion import contact_jacobian as contact_jacobian

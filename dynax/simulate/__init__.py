@@ -1,6 +1,7 @@
 """Simulation: steppers on the configuration manifold, rollouts, adaptive solves."""
 
 from dynax.simulate.batch import batch as batch
+from dynax.simulate.compliant import Compliant as Compliant
 from dynax.simulate.diffrax import diffrax_term as diffrax_term
 from dynax.simulate.diffrax import solve as solve
 from dynax.simulate.euler import ExplicitEuler as ExplicitEuler

@@ -15,11 +15,13 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from dynax.constraints.independent import LOOSE
+from dynax.contact.compliant import Patch
 from dynax.contact.scene import Scene
 from dynax.embedding.charts import Charted, charted, in_chart, own_columns
 from dynax.embedding.coefficients import Columns
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
+from dynax.simulate.compliant import Compliant
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, kept, later
 from dynax.simulate.touching import Touching
 from dynax.simulate.trajectory import RolloutStatus, TouchReport
@@ -38,6 +40,8 @@ class Carried(NamedTuple):
     """Of embedded models."""
     touch: TouchReport | None = None
     """Of scenes."""
+    patch: Patch | None = None
+    """Of scenes whose surfaces yield."""
 
 
 class InChart(NamedTuple):
@@ -47,9 +51,10 @@ class InChart(NamedTuple):
     """As a number that has a derivative of zero."""
 
 
-def begin(model: AnySystem, q: jax.Array, v: jax.Array) -> Carried:
+def begin(method: AbstractStepper, model: AnySystem, q: jax.Array, v: jax.Array) -> Carried:
     if isinstance(model, Scene):
-        return Carried(q, v, touch=TouchReport.none(q.dtype))
+        patch = Patch.fitting(model, q) if isinstance(method, Compliant) else None
+        return Carried(q, v, touch=TouchReport.none(q.dtype), patch=patch)
     if not isinstance(model, EmbeddedModel):
         return Carried(q, v)
     return _seen(in_chart(model, own_columns(model, q.dtype), jnp.zeros_like(v)), q, v)
@@ -66,6 +71,10 @@ def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Ar
     if isinstance(model, Scene) and isinstance(method, Touching):
         found = method.touched(model, at.q, at.v, tau, dt)
         return Carried(found.q, found.v, touch=found.report)
+    if isinstance(model, Scene) and isinstance(method, Compliant):
+        assert at.patch is not None
+        found = method.yielded(model, at.q, at.v, at.patch, tau, dt)
+        return Carried(found.q, found.v, touch=found.report, patch=found.patch)
     if not isinstance(model, EmbeddedModel):
         return Carried(*plain(method, model, at.q, at.v, tau, dt))
     return _guarded(method, model, at, tau, dt)

@@ -18,6 +18,7 @@ from dynax.contact.scene import Scene
 from dynax.model.checks import as_state
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
+from dynax.simulate.compliant import Compliant
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
 from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_sensors, known
@@ -289,7 +290,7 @@ def _scan(
     xs = *sensed, times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
-    at, acting = begin(model, q, v), None if actuators is None else actuators.initial(q.dtype)
+    at, acting = begin(method, model, q, v), None if actuators is None else actuators.initial(q.dtype)
     sensing, said = None, None
     if sensors is not None:
         instant = seen(at, jnp.zeros_like(v), acting, jnp.zeros(size, q.dtype), times[0])
@@ -298,21 +299,23 @@ def _scan(
     start = Going(at, memory, acting, sensing, said)
     end, rows = scan(advance_all if every > 1 else advance, start, xs, steps // every)
     rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
-    q, v, status, touch, acting, said = rows
+    q, v, status, touch, acting, said, patch = rows
     status = None if status is None else status.astype(jnp.int32)
-    return Trajectory(times[::every], q, v, status, touch, acting, said), end.memory
+    return Trajectory(times[::every], q, v, status, touch, acting, said, patch), end.memory
 
 
 def _row(state: Going) -> tuple:
     at = state.at
-    return at.q, at.v, None if at.chart is None else at.chart.status, at.touch, state.actuators, state.said
+    return at.q, at.v, None if at.chart is None else at.chart.status, at.touch, state.actuators, state.said, at.patch
 
 
 def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:
     if isinstance(model, Scene):
-        if stepper == "semi_implicit" or isinstance(stepper, Touching):
+        if stepper == "semi_implicit" or isinstance(stepper, Touching | Compliant):
             return Touching() if isinstance(stepper, str) else stepper
-        raise ValueError(f"`stepper` is {stepper!r}, but a scene moves by 'semi_implicit', or a `Touching`")
+        raise ValueError(
+            f"`stepper` is {stepper!r}, but a scene moves by 'semi_implicit', a `Touching` or a `Compliant`"
+        )
     if isinstance(stepper, AbstractStepper):
         return stepper
     if isinstance(stepper, str) and stepper in STEPPERS:

@@ -12,6 +12,7 @@ for each stage.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -42,21 +43,30 @@ class Tableau:
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         """One step of the method."""
-        velocities, flows, last = (jnp.asarray(x, v.dtype) for x in (self.velocities, self.flows, self.last))
-        delays = jnp.asarray(np.sum(self.velocities, axis=1), v.dtype)
+        return self.flow(model, q, v, lambda q, v, delay: acceleration(model, q, v, tau, delay), dt)[:2]
 
-        def stage(found: tuple, x: tuple) -> tuple[tuple, None]:
-            (qs, vs, rates), (k, start, velocity, flow, delay) = found, x
-            now = integrate(model, qs[start], dt * (flow @ vs)), v + dt * (velocity @ rates)
-            rate = acceleration(model, *now, tau, dt * delay)
-            return tuple(x.at[k].set(new) for x, new in zip((qs, vs, rates), (*now, rate), strict=True)), None
+    def flow(
+        self, model: Model, q: jax.Array, x: jax.Array, rate: Callable[..., jax.Array], dt: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """One step of `q` and `x`, which begins with the velocity, as `x' = rate(q, x, delay)`; and the first rate."""
+        velocities, flows, last = (jnp.asarray(x, q.dtype) for x in (self.velocities, self.flows, self.last))
+        delays = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype)
+
+        def moved(q: jax.Array, xs: jax.Array, flow: jax.Array) -> jax.Array:
+            return integrate(model, q, dt * (flow @ xs[:, : model.nv]))
+
+        def stage(found: tuple, given: tuple) -> tuple[tuple, None]:
+            (qs, xs, rates), (k, start, velocity, flow, delay) = found, given
+            now = moved(qs[start], xs, flow), x + dt * (velocity @ rates)
+            new = (*now, rate(*now, dt * delay))
+            return tuple(x.at[k].set(row) for x, row in zip((qs, xs, rates), new, strict=True)), None
 
         stages = len(self.weights)
-        empty = jnp.tile(q, (stages, 1)), *jnp.zeros((2, stages, model.nv), v.dtype)
-        xs = jnp.arange(stages), jnp.asarray(self.starts), velocities, flows, delays
-        (_, vs, rates), _ = jax.lax.scan(stage, empty, xs)
-        q, _ = jax.lax.scan(lambda q, flow: (integrate(model, q, dt * (flow @ vs)), None), q, last)
-        return q, v + dt * (jnp.asarray(self.weights, v.dtype) @ rates)
+        empty = jnp.tile(q, (stages, 1)), *jnp.zeros((2, stages, x.size), x.dtype)
+        given = jnp.arange(stages), jnp.asarray(self.starts), velocities, flows, delays
+        (_, xs, rates), _ = jax.lax.scan(stage, empty, given)
+        q, _ = jax.lax.scan(lambda q, flow: (moved(q, xs, flow), None), q, last)
+        return q, x + dt * (jnp.asarray(self.weights, x.dtype) @ rates), rates[0]
 
 
 HEUN = Tableau(

@@ -91,6 +91,8 @@ class Trajectory:
     """The states of actuators by row, a pytree as `Actuators.initial` gives it; `None` without actuators."""
     sensors: dict[str, jax.Array] | None = None
     """What sensors said by row, by their names; `None` without sensors."""
+    patch: Any = None
+    """The state of surfaces by row, a `contact.Patch`; `None` but for scenes whose surfaces yield."""
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter((self.time, self.q, self.v))
