@@ -11,6 +11,8 @@ from dynax.identify.estimate import least_squares as least_squares
 from dynax.identify.estimate import robust_least_squares as robust_least_squares
 from dynax.identify.estimate import total_least_squares as total_least_squares
 from dynax.identify.estimate import weighted_least_squares as weighted_least_squares
+from dynax.identify.excitation import Excitation as Excitation
+from dynax.identify.excitation import excitation as excitation
 from dynax.identify.identifiability import Identifiability as Identifiability
 from dynax.identify.identifiability import identifiability as identifiability
 from dynax.identify.identifiability import identifiability_of as identifiability_of

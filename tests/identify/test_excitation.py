@@ -1,0 +1,101 @@
+"""Motions that excite: within their limits everywhere, at rest at their ends, and worth more than random ones."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles.robots import example_robots
+
+import dynax as dx
+from dynax import identify
+
+
+def limited_arm(force: float) -> dx.Model:
+    """Two links in a plane, of which the first has a narrow range and the second none."""
+    hinge, rod = dx.Revolute((0.0, 1.0, 0.0)), dx.SpatialInertia.box((0.5, 0.05, 0.05), mass=1.0, com=(0.25, 0.0, 0.0))
+    builder = dx.ModelBuilder().body("upper", joint=hinge, inertia=rod)
+    end = dx.Transform.from_translation((0.5, 0.0, 0.0))
+    arm = builder.body("lower", parent="upper", joint=hinge, placement=end, inertia=rod).build()
+    return arm.replace(
+        position_limits=jnp.array([[0.5, 1.5], [-jnp.inf, jnp.inf]]),
+        velocity_limits=jnp.array([2.0, 3.0]),
+        effort_limits=jnp.array([force, jnp.inf]),
+    )
+
+
+def check(model: dx.Model, found: identify.Excitation, base, speed: float) -> np.ndarray:
+    """Limits at 0.9 of positions and at `speed`, on a fine grid; the regressor of the samples."""
+    period = float(found.period)
+    q, v, a = found.at(np.linspace(0.0, period, 5000))
+    low, high = np.where(np.isfinite(model.position_limits), model.position_limits, [-np.pi, np.pi]).T
+    assert np.all(np.abs(q - (low + high) / 2) <= 0.9005 * (high - low) / 2)
+    assert np.all(np.abs(v) <= 1.0005 * speed * model.velocity_limits)
+    for end in (0, -1):
+        np.testing.assert_allclose(v[end], 0.0, atol=1e-9)
+        np.testing.assert_allclose(a[end], 0.0, atol=1e-9)
+    step = period / 4999
+    np.testing.assert_allclose((q[2:] - q[:-2]) / (2 * step), v[1:-1], atol=1e-4)
+    np.testing.assert_allclose((v[2:] - v[:-2]) / (2 * step), a[1:-1], atol=1e-3)
+    y = jax.jit(jax.vmap(partial(identify.regressor, model)))(*found.at(period * np.arange(80) / 80))
+    return np.asarray(y)[..., base]
+
+
+def test_a_motion_excites_within_limits():
+    """Better than the best of its starts, and less where forces are limited; the determinant is that of NumPy."""
+    free, weak = limited_arm(np.inf), limited_arm(7.5)
+    base = identify.identifiability(free).base
+    keys = jax.random.split(jax.random.key(0), 4)
+
+    @jax.jit
+    def excited(model, iterations):
+        one = partial(identify.excitation, model, base, period=5.0, harmonics=3, samples=80, iterations=iterations)
+        return jax.vmap(one)(keys)
+
+    random, ours, tame = excited(free, 0), excited(free, 200), excited(weak, 200)
+    assert np.max(ours.log_determinant) > np.max(random.log_determinant) + 1.0
+    assert np.all(ours.log_determinant > random.log_determinant + 1.0)
+    assert np.max(tame.log_determinant) < np.max(ours.log_determinant)
+    best = int(np.argmax(ours.log_determinant))
+    found = jax.tree.map(lambda x: x[best], ours)
+    rows = check(free, found, base, 0.9).reshape(160, -1)
+    np.testing.assert_allclose(found.log_determinant, np.linalg.slogdet(rows.T @ rows / 80)[1], atol=1e-5)
+    # What is allowed is nine tenths of the limit, and is missed by less than that.
+    assert np.min(tame.force) < 1.01
+    own = jax.vmap(partial(dx.inverse_dynamics, weak))(*jax.tree.map(lambda x: x[0], tame).at(5.0 * np.arange(80) / 80))
+    np.testing.assert_allclose(np.abs(own[:, 0]).max() / (0.9 * 7.5), tame.force[0], rtol=1e-9)
+
+
+def test_what_is_wrong_is_said(key):
+    arm = limited_arm(np.inf)
+    with pytest.raises(ValueError, match="`harmonics` is 1: one alone cannot begin and end at rest"):
+        identify.excitation(arm, (0, 1), key, period=5.0, harmonics=1)
+    with pytest.raises(ValueError, match="`criterion` is 'volume', expected one of 'determinant', 'trace'"):
+        identify.excitation(arm, (0, 1), key, period=5.0, criterion="volume")  # type: ignore[arg-type]
+    body = dx.SpatialInertia.box((0.1, 0.2, 0.3), mass=2.0)
+    ball = dx.ModelBuilder().body("ball", joint=dx.Spherical(), inertia=body).build()
+    with pytest.raises(ValueError, match="`model` must have joints alone whose velocities are the rates"):
+        identify.excitation(ball, (0, 1), key, period=5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("ID-11")
+def test_a_panda_is_excited(optimised):
+    """Twenty seconds, five harmonics, 90 % of ranges and 80 % of speeds; of sixteen starts the least variances."""
+    model = dx.load(str(example_robots()["panda_description/urdf/panda.urdf"]))
+    model = dx.fix_joints(model, dict.fromkeys(model.joint_names[7:], 0.0))
+    base = identify.identifiability(model).base
+    assert len(base) == 43
+    design = {"period": 20.0, "samples": 80, "speed": 0.8, "criterion": "trace", "iterations": 500}
+    one = partial(identify.excitation, model, base, **design)
+    batch = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 16))
+    best = int(np.argmin(batch.variance))
+    found = jax.tree.map(lambda x: x[best], batch)
+    assert found.force < 1.0
+    rows = check(model, found, base, 0.8).reshape(-1, 43)
+    values = np.linalg.svd(rows / np.sqrt(80), compute_uv=False)
+    assert 2.0 * np.sum(np.log(values)) > 115.0
+    assert values[0] / values[-1] < 25.0
