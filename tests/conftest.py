@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -62,11 +64,24 @@ LONGEST = ("test_pinocchio.py", "test_compile_time.py", "test_float32.py", "test
 """Files of minutes. They go first, so that no worker is left alone with one at the end."""
 
 
+SLOW = Path(__file__).with_name("slow_tests.txt")
+"""The tests that take long as measured by `--costs`, one a line; what a test itself says is `pytest.mark.slow`."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="only the tests of part K of N, drawn by their names")
+    parser.addoption("--costs", metavar="FILE", help="append the CPU seconds of each test to FILE")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = {line for line in SLOW.read_text().splitlines() if line and not line.startswith("#")}
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
+    unknown = sorted(slow - {item.nodeid for item in items})
+    if unknown and config.args == config.getini("testpaths"):  # all tests are here
+        raise pytest.UsageError(f"{SLOW.name} names tests that do not exist: {', '.join(unknown)}")
     if config.getoption("--part"):
         part, count = map(int, config.getoption("--part").split("/"))
         others = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != part]
@@ -74,6 +89,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
     rank = {name: k for k, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
+
+
+def _cpu_seconds() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    before, file = _cpu_seconds(), item.config.getoption("--costs")
+    result = yield
+    if file:
+        with open(file, "a") as costs:
+            costs.write(f"{_cpu_seconds() - before:.2f} {item.nodeid}\n")
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
