@@ -169,7 +169,7 @@ def _solved(method: str, tree: tuple, q, v, tau) -> tuple:
         x = jnp.concatenate(moved(known, free[:, 0], wanted))
     else:
         own = known.conditions
-        x = each(partial(METHODS[method], model), q.shape[1:], q, force, own, wanted)
+        x = each(METHODS[method], q.shape[1:], model, q, force, own, wanted)
     return x, known, _Told(known.conditions.rank.astype(q.dtype), known.conditions.gap)
 
 

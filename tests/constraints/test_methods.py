@@ -178,3 +178,19 @@ def test_rank_of_the_augmented_system(rng):
     k = np.vstack([f.k, f.k[0], f.k[1] + f.k[2]])
     system = np.block([[f.h, k.T], [k, np.zeros((5, 5))]])
     assert np.linalg.matrix_rank(system) == 6 + 3
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_batches_of_states_and_of_models(linkage, method):
+    """What is the same for all in a batch, and what differs, forces and masses in turn; a batch of one too."""
+    model, q, v, _, tau = linkage
+
+    def found(scale, mass):
+        return dx.constrained_dynamics(model.replace(mass=mass), q, v, scale * tau, method=method).a
+
+    scales, masses = jnp.array([1.0, 2.0]), jnp.stack([model.mass, 2.0 * model.mass])
+    by_force = jax.vmap(found, (0, None))(scales, model.mass)
+    by_mass = jax.vmap(found, (None, 0))(1.0, masses)
+    one = jax.vmap(found, (0, None))(scales[1:], model.mass)
+    for batch, k, scale, mass in ((by_force, 1, 2.0, 0), (by_mass, 1, 1.0, 1), (one, 0, 2.0, 0)):
+        np.testing.assert_allclose(batch[k], found(scale, masses[mass]), rtol=1e-9, atol=1e-9)
