@@ -21,7 +21,7 @@ from dynax.actuate.transmission import (
 from dynax.algorithms.rnea import gravity_force
 from dynax.contact.scene import Scene
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.kinds import AnyModel
 from dynax.operators.pytree import pytree_dataclass
@@ -56,9 +56,7 @@ class Actuators:
 
     def index(self, name: str) -> int:
         """Where the command of an actuator stands; `KeyError` if there is none of this name."""
-        if name not in self.names:
-            raise KeyError(f"no actuator named {name!r}; there are {', '.join(map(repr, self.names))}")
-        return self.names.index(name)
+        return row_of(self.names, name)
 
     def initial(self, dtype: Any = None) -> Any:
         """The state before the first step: for each group that of its law."""
@@ -140,7 +138,7 @@ def on_frames(
     `wrench`: `[moment; force]` in the frame's axes for a unit of force, shape `(6,)` or one for each frame.
     """
     tree = _tree(model)
-    for name in frames:
+    for name in as_names(frames, "frames"):
         tree.locate(name)
     wrench = _floating(wrench)
     wrench = jnp.broadcast_to(wrench, (len(frames), 6)) if wrench.ndim == 1 else wrench
@@ -243,7 +241,7 @@ def stepped(
 def _tree(model: Any) -> Model:
     """The tree of rigid bodies whose joints and frames have the names."""
     own = model.model if isinstance(model, Scene) else model
-    own = own.tree if isinstance(own, EmbeddedModel) else own
+    own = tree_of(own)
     if not isinstance(own, Model):
         raise ValueError(
             f"actuators are for trees of rigid bodies, and model {own.name!r} is a {type(own).__name__}: "
@@ -315,13 +313,21 @@ def _one(law: AbstractActuator, transmission: AbstractTransmission, names: Seque
     return Actuators((law,), (transmission,), tuple(names), (tuple(range(len(names))),))
 
 
-def _refuse_text(names: Sequence[str]) -> None:
+def row_of(names: Sequence[str], name: str) -> int:
+    if name not in names:
+        raise KeyError(f"no actuator named {name!r}; there are {', '.join(map(repr, names)) or 'none'}")
+    return names.index(name)
+
+
+def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """A name alone would be taken for its letters."""
     if isinstance(names, str):
-        raise ValueError(f"joints, frames and names are lists of texts, got {names!r}")
+        raise ValueError(f"`{what}` is {names!r}: give a list of names, [{names!r}]")
+    return tuple(names)
 
 
 def _check_names(names: Sequence[str]) -> None:
-    _refuse_text(names)
+    as_names(names, "names")
     twice = [name for name in dict.fromkeys(names) if list(names).count(name) > 1]
     if twice:
         raise ValueError(f"there are two actuators {twice[0]!r}; give `names`")
@@ -329,7 +335,6 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _check_joints(model: AnyModel, joints: Sequence[str]) -> None:
     tree = _tree(model)
-    _refuse_text(joints)
-    for name in joints:
+    for name in as_names(joints, "joints"):
         if tree.joints[tree.joint_index(name)].nv != 1:
             raise ValueError(f"joint {name!r} has more than one freedom, or none: an actuator moves one")

@@ -8,18 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.actuate.actuators import Actuation
+from dynax.actuate.actuators import Actuation, as_names, row_of
 from dynax.actuate.sensor import AbstractSensor, Moment
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Rotation
+from dynax.spatial.components import Mat3, Vec3
+from dynax.spatial.inertia import RigidInertia
+from dynax.spatial.motion import Force, Motion
 
 
-def _as_names(sensor: AbstractSensor, field: str) -> None:
-    """A list of names becomes a tuple; a name alone would be taken for its letters."""
-    names = getattr(sensor, field)
-    if isinstance(names, str):
-        raise ValueError(f"`{field}` is {names!r}: give a tuple of names, ({names!r},)")
-    object.__setattr__(sensor, field, tuple(names))
+def _settle_names(sensor: AbstractSensor, field: str) -> None:
+    """A list of names becomes a tuple, so that the sensor can be hashed."""
+    object.__setattr__(sensor, field, as_names(getattr(sensor, field), field))
 
 
 @pytree_dataclass("joints")
@@ -29,7 +29,7 @@ class JointPosition(AbstractSensor):
     joints: tuple[str, ...] = ()
 
     def __post_init__(self):
-        _as_names(self, "joints")
+        _settle_names(self, "joints")
 
     def value(self, at):
         slices = [at.model.q_slice(name) for name in self.joints]
@@ -43,7 +43,7 @@ class JointVelocity(AbstractSensor):
     joints: tuple[str, ...] = ()
 
     def __post_init__(self):
-        _as_names(self, "joints")
+        _settle_names(self, "joints")
 
     def value(self, at):
         slices = [at.model.v_slice(name) for name in self.joints]
@@ -56,7 +56,7 @@ class OfActuators(AbstractSensor):
     actuators: tuple[str, ...]
 
     def __post_init__(self):
-        _as_names(self, "actuators")
+        _settle_names(self, "actuators")
 
     def of(self, at: Moment) -> Actuation:
         if at.actuation is None:
@@ -64,7 +64,7 @@ class OfActuators(AbstractSensor):
         return at.actuation
 
     def pick(self, at: Moment, values: jax.Array) -> jax.Array:
-        rows = [at.names.index(name) for name in self.actuators]
+        rows = [row_of(at.names, name) for name in self.actuators]
         return values[np.array(rows, int)] if rows else values
 
 
@@ -222,30 +222,27 @@ class ForceTorque(AbstractSensor):
         body, pose = at.model.locate(self.frame)
         turn, offset = at.placed(pose)
         if self.beyond is None:
-            wrench = at.joint_forces[body]
+            wrench = Force.from_array(at.joint_forces[body])
         else:
             wrench = self._of_part(at, body)
             for name in self.carries:
                 wrench = wrench + self._of_child(at, body, at.model.body_index(name))
-        moment = wrench[:3] - jnp.cross(offset, wrench[3:])
-        return jnp.concatenate([turn.T @ moment, turn.T @ wrench[3:]])
+        return wrench.shift(Vec3.from_array(offset)).rotate_back(Mat3.from_array(turn)).array
 
-    def _of_part(self, at: Moment, body: int) -> jax.Array:
+    def _of_part(self, at: Moment, body: int) -> Force:
         """`I a + v x* I v` with the weight, about the body's origin in its axes."""
-        m, first, (xx, yy, zz, xy, yz, xz) = self.beyond[0], self.beyond[1:4], self.beyond[4:]
-        inertia = jnp.stack([jnp.stack([xx, xy, xz]), jnp.stack([xy, yy, yz]), jnp.stack([xz, yz, zz])])
-        (w, u), (dw, du) = (x[body].reshape(2, 3) for x in (at.velocities, at.accelerations))
-        felt = du + jnp.cross(w, u) - at.poses.rotation[body].T @ jnp.asarray(at.model.gravity, at.q.dtype)
-        force = m * felt + jnp.cross(dw, first) + jnp.cross(w, jnp.cross(w, first))
-        moment = inertia @ dw + jnp.cross(w, inertia @ w) + jnp.cross(first, felt)
-        return jnp.concatenate([moment, force])
+        inertia = RigidInertia.from_parameters(self.beyond)
+        v, a = (Motion.from_array(x[body]) for x in (at.velocities, at.accelerations))
+        turn, gravity = Mat3.from_array(at.poses.rotation[body]), jnp.asarray(at.model.gravity, at.q.dtype)
+        fall = Motion(Vec3.zero(gravity[0]), Vec3.from_array(gravity)).rotate_back(turn)
+        return inertia @ (a - fall) + v.cross(inertia @ v)
 
     @staticmethod
-    def _of_child(at: Moment, body: int, child: int) -> jax.Array:
+    def _of_child(at: Moment, body: int, child: int) -> Force:
         turn = at.poses.rotation[body].T @ at.poses.rotation[child]
         arm = at.poses.rotation[body].T @ (at.poses.translation[child] - at.poses.translation[body])
-        moment, force = (turn @ part for part in at.joint_forces[child].reshape(2, 3))
-        return jnp.concatenate([moment + jnp.cross(arm, force), force])
+        force = Force.from_array(at.joint_forces[child])
+        return force.rotate(Mat3.from_array(turn)).shift_to_parent(Vec3.from_array(arm))
 
 
 @pytree_dataclass("start", "stop")

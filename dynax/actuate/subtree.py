@@ -9,38 +9,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.actuate.sensor import AbstractSensor, Moment
-from dynax.model.inertias import inertial_parameters
+from dynax.model.inertias import body_inertias
 from dynax.operators.pytree import pytree_dataclass
+from dynax.spatial.components import Mat3, Vec3
+from dynax.spatial.inertia import RigidInertia
+from dynax.spatial.motion import Force, Motion
 
 
 class Carried(NamedTuple):
-    """World axes, rows of bodies."""
+    """Of the body and all it carries together, about the world's origin in its axes."""
 
-    mass: jax.Array
-    first: jax.Array
-    """Mass times centre of mass, from the body's origin."""
-    origin: jax.Array
-    momentum: jax.Array
-    angular: jax.Array
-    """Angular momentum about the body's origin."""
+    inertia: RigidInertia
+    momentum: Force
 
     @property
-    def center(self) -> jax.Array:
-        return jnp.sum(self.mass[:, None] * self.origin + self.first, 0) / jnp.sum(self.mass)
+    def center(self) -> Vec3:
+        return self.inertia.moment / self.inertia.mass
 
 
 def carried(at: Moment, body: str) -> Carried:
     model = at.model
     rows = np.flatnonzero(model.topology.support[:, model.body_index(body)])
-    own = inertial_parameters(model).astype(at.q.dtype)[rows]
-    m, first, (xx, yy, zz, xy, yz, xz) = own[:, 0], own[:, 1:4], own[:, 4:].T
-    inertia = jnp.stack([jnp.stack([xx, xy, xz]), jnp.stack([xy, yy, yz]), jnp.stack([xz, yz, zz])])
-    w, u = at.velocities[rows, :3], at.velocities[rows, 3:]
-    momentum = m[:, None] * u + jnp.cross(w, first)
-    angular = jnp.einsum("ijk,kj->ki", inertia, w) + jnp.cross(first, u)
-    turned = (jnp.einsum("kij,kj->ki", at.poses.rotation[rows], x) for x in (first, momentum, angular))
-    first, momentum, angular = turned
-    return Carried(m, first, at.poses.translation[rows], momentum, angular)
+    own = jax.tree.map(lambda x: x[rows], body_inertias(model, at.q.dtype))
+    turn, origin = Mat3.from_array(at.poses.rotation[rows]), Vec3.from_array(at.poses.translation[rows])
+    momentum = own @ Motion.from_array(at.velocities[rows])
+    each = Carried(own.rotate(turn).shift_to_parent(origin), momentum.rotate(turn).shift_to_parent(origin))
+    return jax.tree.map(lambda x: jnp.sum(x, 0), each)
 
 
 @pytree_dataclass("body")
@@ -50,7 +44,7 @@ class SubtreeCenter(AbstractSensor):
     body: str
 
     def value(self, at):
-        return carried(at, self.body).center
+        return carried(at, self.body).center.array
 
 
 @pytree_dataclass("body")
@@ -61,7 +55,7 @@ class SubtreeVelocity(AbstractSensor):
 
     def value(self, at):
         found = carried(at, self.body)
-        return jnp.sum(found.momentum, 0) / jnp.sum(found.mass)
+        return (found.momentum.linear / found.inertia.mass).array
 
 
 @pytree_dataclass("body")
@@ -72,4 +66,4 @@ class SubtreeAngularMomentum(AbstractSensor):
 
     def value(self, at):
         found = carried(at, self.body)
-        return jnp.sum(found.angular + jnp.cross(found.origin - found.center, found.momentum), 0)
+        return found.momentum.shift(found.center).angular.array

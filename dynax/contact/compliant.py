@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.frames import body_velocities
 from dynax.contact.material import Material
 from dynax.contact.motion import (
     Touch,
-    candidate_bodies,
     candidate_materials,
     carried,
     contacts,
     contacts_at,
     jacobian_at,
     placed,
+    relative_motion,
 )
 from dynax.contact.scene import Scene
 from dynax.model.checks import as_state
@@ -116,16 +115,10 @@ class Near(NamedTuple):
 def near(scene: Scene, q: jax.Array, v: jax.Array) -> Near:
     at = placed(scene, q)
     touch = contacts_at(scene, at)
-    motion = jnp.concatenate([body_velocities(scene.model, q, v), jnp.zeros((1, 6), q.dtype)]).reshape(-1, 2, 3)
-    turning, shift = jnp.einsum("kij,kcj->cki", at.rotation, motion)
-    first, second = candidate_bodies(scene)
-
-    def of(body: Any) -> jax.Array:
-        return shift[body] + jnp.cross(turning[body], touch.point - at.origin[body])
-
+    turning, velocity = relative_motion(scene, touch.point, at, q, v)
     jacobian = jacobian_at(scene, touch.point, carried(scene), q, at)
-    spin = 0.5 * _dot(touch.normal, turning[first] + turning[second])
-    return Near(touch, candidate_materials(scene, q.dtype), jacobian, of(second) - of(first), spin)
+    spin = 0.5 * _dot(touch.normal, turning)
+    return Near(touch, candidate_materials(scene, q.dtype), jacobian, velocity, spin)
 
 
 def compliant_forces(scene: Scene, q: Any, v: Any, patch: Patch) -> Yielding:

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.contact.scene import Scene, tree_of
+from dynax.contact.scene import Scene
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 
 FAR = 1e3
 """Where there is no limit [m, rad]."""

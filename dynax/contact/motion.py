@@ -16,10 +16,10 @@ import numpy as np
 from dynax.algorithms.frames import body_poses, body_velocities, root_offsets
 from dynax.compile.batching import trailing
 from dynax.contact.material import Material, instead, of_pairs
-from dynax.contact.scene import Scene, of_group, posed, tree_of
+from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Mat3, Motion, Vec3
@@ -95,16 +95,22 @@ def contacts_at(scene: Scene, at: Placed) -> Touch:
 def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:
     """Velocities of the second body relative to the first at each candidate, in world axes, shape `(k, 3)` [m/s]."""
     q, v = as_state(scene.model, q=q, v=v)
-    at = placed(scene, q)
-    motion = jnp.concatenate([body_velocities(scene.model, q, v), jnp.zeros((1, 6), q.dtype)])
+    return relative_motion(scene, touch.point, placed(scene, q), q, v)[1]
+
+
+def relative_motion(
+    scene: Scene, points: jax.Array, at: Placed, q: jax.Array, v: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """How the bodies of each candidate turn together, the sum of their angular velocities, and how fast the second
+    moves at the point, seen from the first; in world axes, shapes `(k, 3)`."""
+    motion = jnp.concatenate([body_velocities(scene.model, q, v), jnp.zeros((1, 6), q.dtype)]).reshape(-1, 2, 3)
+    turning, shift = jnp.einsum("kij,kcj->cki", at.rotation, motion)
+    first, second = candidate_bodies(scene)
 
     def of(body: np.ndarray) -> jax.Array:
-        arm = jnp.einsum("kij,ki->kj", at.rotation[body], touch.point - at.origin[body])
-        own = motion[body, 3:] + jnp.cross(motion[body, :3], arm)
-        return jnp.einsum("kij,kj->ki", at.rotation[body], own)
+        return shift[body] + jnp.cross(turning[body], points - at.origin[body])
 
-    first, second = candidate_bodies(scene)
-    return of(second) - of(first)
+    return turning[first] + turning[second], of(second) - of(first)
 
 
 def contact_jacobian(scene: Scene, touch: Touch, q: Any) -> jax.Array:

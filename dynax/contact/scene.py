@@ -19,7 +19,7 @@ from jax.core import Tracer
 from dynax.contact.material import Material
 from dynax.contact.shapes import FIELDS, Box, Geometry, HeightField, Points
 from dynax.contact.touch import Candidates, Posed, candidates, supported
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.errors import ModelError
 from dynax.model import Model
 from dynax.model.structure import WORLD, Finding
@@ -175,10 +175,6 @@ def scene(
         () if not isinstance(pairs, Mapping) else jax.tree.map(jnp.asarray, tuple((given or {}).values())),
         _limited(tree_of(model)) if limits else (),
     )
-
-
-def tree_of(model: Model | EmbeddedModel) -> Model:
-    return model.tree if isinstance(model, EmbeddedModel) else model
 
 
 def _kind(shape: Geometry) -> Any:

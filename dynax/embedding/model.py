@@ -8,7 +8,7 @@ Sub-graphs tied by loops become nodes of an aggregated tree, on which the recurs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate, integrate_rows, neutral
+from dynax.model.flexible import FlexibleModel
 from dynax.operators.pytree import pytree_dataclass
 
 # Reference configurations that close better than this, in the units of the residual, are taken.
@@ -257,6 +258,15 @@ def factors(model: EmbeddedModel, rows: Rows) -> tuple[Elimination, jax.Array]:
     p = node_plan(model.tree.structure, model.embedding)
     solved = elimination(p, rows.entries, model.chart and model.chart.columns)
     return solved, coefficients(p, solved, rows.entries)
+
+
+@overload
+def tree_of(model: Model | EmbeddedModel) -> Model: ...
+@overload
+def tree_of(model: FlexibleModel) -> FlexibleModel: ...
+def tree_of(model: Model | EmbeddedModel | FlexibleModel) -> Model | FlexibleModel:
+    """The tree whose bodies and joints have the names and the parameters: of a model without embedding, itself."""
+    return model.tree if isinstance(model, EmbeddedModel) else model
 
 
 def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:

@@ -22,7 +22,6 @@ from dynax.identify.log import delay as delay
 from dynax.identify.log import prepare as prepare
 from dynax.identify.output_error import OutputError as OutputError
 from dynax.identify.output_error import Segments as Segments
-from dynax.identify.output_error import Status as Status
 from dynax.identify.output_error import output_error as output_error
 from dynax.identify.output_error import output_residual as output_residual
 from dynax.identify.output_error import segments as segments
@@ -41,3 +40,4 @@ from dynax.identify.terms import Term as Term
 from dynax.identify.terms import parameter_names as parameter_names
 from dynax.identify.terms import parameter_vector as parameter_vector
 from dynax.identify.terms import with_parameter_vector as with_parameter_vector
+from dynax.optimize.result import Status as Status

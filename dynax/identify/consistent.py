@@ -30,10 +30,10 @@ from jax import lax
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.identify.estimate import Compressed
 from dynax.identify.pseudo_inertia import cholesky4, from_pseudo_inertia, pseudo_inertia, solve4
-from dynax.identify.terms import Term, checked, driven, parameter_vector, tree_of
+from dynax.identify.terms import Term, checked, driven, parameter_vector
 from dynax.linear.matrices import product, symmetric
 from dynax.linear.triangle import back_substituted, forward_substituted, triangle
 from dynax.model import Model

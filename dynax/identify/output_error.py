@@ -14,7 +14,6 @@ triangle more (Golub & Pereyra 1973). The Jacobian is exact, through every step 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from jax.typing import ArrayLike
 from dynax.linear.matrices import product
 from dynax.linear.triangle import back_substituted, triangle
 from dynax.model.configuration import difference, integrate
+from dynax.optimize.result import Status
 from dynax.simulate.rollout import rollout
 from dynax.simulate.stepper import AbstractStepper
 
@@ -35,19 +35,6 @@ FIRST, LEAST, MOST = 1e-3, 1e-9, 1e9
 """Dampings, as parts of the length of each column of the Jacobian, squared."""
 FACTORS = (1e-3, 0.1, 10.0, 1e3)
 """Of the last damping, all tried at once."""
-
-
-class Status(IntEnum):
-    """How a fit ended; in a batch each lane has its own."""
-
-    CONVERGED = 0
-    """The next step would be a small part of the standard deviations."""
-    ITERATIONS = 1
-    """It was still on its way when the iterations ran out."""
-    STALLED = 2
-    """No step makes it better, though it is not at an optimum as far as can be told."""
-    NOT_FINITE = 4
-    """The motion or its derivative is not finite where it starts: take shorter segments, or a better start."""
 
 
 class Segments(NamedTuple):
@@ -78,7 +65,8 @@ class OutputError(NamedTuple):
     noise: jax.Array
     """Deviation of what is missed, in parts of `noise`: one, if that was right."""
     status: jax.Array
-    """A `Status`."""
+    """A `Status`: `CONVERGED` where the next step would be a small part of the standard deviations; `NOT_FINITE` where
+    the motion or its derivative is not, at its start: take shorter segments, or a better start."""
     iterations: jax.Array
 
     @property

@@ -20,8 +20,8 @@ from jax.typing import ArrayLike
 from dynax.algorithms.frames import forward_kinematics
 from dynax.algorithms.regressor import inverse_dynamics_regressor
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
-from dynax.identify.terms import Term, checked, driven, tree_of
+from dynax.embedding.model import EmbeddedModel, tree_of
+from dynax.identify.terms import Term, checked, driven
 from dynax.linear.matrices import product
 from dynax.model import Model
 from dynax.model.checks import as_state

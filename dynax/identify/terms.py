@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.inertias import inertial_parameters, with_inertial_parameters
 
@@ -28,11 +28,6 @@ Term = Literal["inertias", "armature", "damping", "friction_loss", "stiffness", 
 TERMS: tuple[Term, ...] = get_args(Term)
 AnyTree = TypeVar("AnyTree", Model, EmbeddedModel)
 INERTIAL = ("m", "mx", "my", "mz", "Ixx", "Iyy", "Izz", "Ixy", "Iyz", "Ixz")
-
-
-def tree_of(model: Model | EmbeddedModel) -> Model:
-    """The tree whose bodies and joints have the parameters."""
-    return model.tree if isinstance(model, EmbeddedModel) else model
 
 
 def driven(model: Model | EmbeddedModel) -> np.ndarray:

@@ -50,11 +50,9 @@ def _any(m: Any, field: str, row: int) -> bool:
 
 def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
     """One entry for each kind of thing that is not used."""
-    colliding = int(np.count_nonzero((m.geom_contype != 0) | (m.geom_conaffinity != 0)))
     mocap = [bodies[b] for b in np.flatnonzero(m.body_mocapid >= 0)]
     medium = m.opt.density or m.opt.viscosity or np.any(m.opt.wind)
     kinds = (
-        ("contact", f"{colliding} geoms that can collide (dx.load_scene takes them)" if colliding else ""),
         ("tendon", f"{m.ntendon} tendons, with their springs, damping and armature" if m.ntendon else ""),
         ("flex", f"{m.nflex} flexible bodies; their points are bodies like any other" if m.nflex else ""),
         ("plugin", f"{m.nplugin} plugin instances" if m.nplugin else ""),
@@ -67,9 +65,11 @@ def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
 
 
 def _apart(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
-    """Actuators and sensors, which are no part of the model, and those of them that nothing reads."""
+    """Shapes, actuators and sensors, which are no part of the model, and those of them that nothing reads."""
+    colliding = int(np.count_nonzero((m.geom_contype != 0) | (m.geom_conaffinity != 0)))
     compensated = [bodies[b] for b in np.flatnonzero(m.body_gravcomp)]
     kinds = (
+        ("contact", "dx.load_scene", f"{colliding} geoms that can collide" if colliding else ""),
         ("actuator", "dx.load_actuators", f"{m.nu} controls" if m.nu else ""),
         ("gravcomp", "dx.load_actuators", f"gravity compensation of {_listed(compensated)}" if compensated else ""),
         ("sensor", "dx.load_sensors", f"{m.nsensor} sensors" if m.nsensor else ""),

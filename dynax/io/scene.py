@@ -11,7 +11,7 @@ from dynax.contact.material import Material
 from dynax.contact.scene import Collider, Scene, scene
 from dynax.contact.shapes import Geometry
 from dynax.contact.touch import supported
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.errors import ModelError
 from dynax.io._elements import Elements
 from dynax.io._mjcf_elements import read_mjcf_elements
@@ -61,7 +61,7 @@ def load_scene(
     if is_saved(text):
         raise ModelError("a saved model has no collision elements", file=file, hint="give the URDF or the MJCF itself")
     own = load(source, root=root, isolate=isolate) if model is None else model
-    tree = own.tree if isinstance(own, EmbeddedModel) else own
+    tree = tree_of(own)
     if is_mjcf(text):
         found = read_mjcf_elements(text, file, vertices, self_contact, isolate)
     else:

@@ -22,7 +22,7 @@ from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
 from dynax.constraints.residual import constraint_names, rows_at
 from dynax.contact.scene import Scene
-from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.routes.forward_dynamics import forward_dynamics
@@ -72,8 +72,7 @@ def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
 
 def refuse_open(model: AnySystem, q: jax.Array) -> None:
     """`ValueError` for a beginning with open loops, where the numbers are known: a step would snap them shut."""
-    own = model.model if isinstance(model, Scene) else model
-    own = own.tree if isinstance(own, EmbeddedModel) else own
+    own = tree_of(model.model if isinstance(model, Scene) else model)
     if not own.constrained:
         return
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):

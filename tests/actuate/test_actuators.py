@@ -265,8 +265,10 @@ def test_mistakes_are_named():
         actuate.on_joints(model, ["j9"], STIFF)
     with pytest.raises(ValueError, match="two actuators 'j0'"):
         actuate.on_joints(model, ["j0", "j0"], STIFF)
-    with pytest.raises(ValueError, match=r"lists of texts, got 'j0'"):
+    with pytest.raises(ValueError, match=r"`joints` is 'j0': give a list"):
         actuate.on_joints(model, "j0", STIFF)
+    with pytest.raises(ValueError, match=r"`frames` is 'j0': give a list"):
+        actuate.on_frames(model, "j0", STIFF, wrench=jnp.zeros(6))
     with pytest.raises(ValueError, match=r"`matrix` has shape \(1, 2\)"):
         actuate.coupled(model, ["j0"], [[1.0, 2.0]], STIFF, names=["t"])
     drive = actuate.on_joints(model, ["j0", "j1"], STIFF)
@@ -280,6 +282,13 @@ def test_mistakes_are_named():
         drive.starting(())
     with pytest.raises(KeyError, match="no actuator named"):
         drive.index("j2")
+    with pytest.raises(ValueError, match=r"`joints` is 'j0': give a list"):
+        actuate.JointPosition("j0")
+    with pytest.raises(KeyError, match="no actuator named 'j2'; there are 'j0', 'j1'"):
+        dx.rollout(
+            model, jnp.zeros(3), jnp.zeros(3), jnp.zeros((4, 2)), 0.01,
+            actuators=drive, sensors={"x": actuate.ActuatorForce(("j2",))},
+        )  # fmt: skip
     free = dx.ModelBuilder().body("ball", joint=dx.Spherical(), inertia=dx.SpatialInertia.sphere(0.1, mass=1.0)).build()
     with pytest.raises(ValueError, match="more than one freedom"):
         actuate.on_joints(free, ["ball_joint"], STIFF)

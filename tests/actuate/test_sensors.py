@@ -153,7 +153,7 @@ def test_mistakes_are_named():
         dx.rollout(model, still, still, jnp.zeros((3, 1)), 0.01, sensors=noisy)
     with pytest.raises(ValueError, match="give `a`"):
         actuate.measure({"imu": actuate.Accelerometer("rod")}, model, still, still)
-    with pytest.raises(ValueError, match=r"\('rod_joint',\)"):
+    with pytest.raises(ValueError, match=r"`joints` is 'rod_joint': give a list"):
         actuate.JointPosition("rod_joint")
     assert actuate.ActuatorForce(["rod_joint"]).actuators == ("rod_joint",)
     with pytest.raises(ValueError, match="there are none"):

@@ -351,7 +351,7 @@ def test_what_is_not_used_is_reported_once():
     <tendon><fixed name="t"><joint joint="one" coef="1"/></fixed></tendon>
     <actuator><motor joint="one"/><motor joint="two"/></actuator></mujoco>"""
     found = [f.element for f in dx.load(text).report]
-    assert found == ["joint 'round'", "contact", "tendon", "option", "mocap", "actuator", "gravcomp"]
+    assert found == ["joint 'round'", "tendon", "option", "mocap", "contact", "actuator", "gravcomp"]
     free = "<joint name='j' type='free' armature='1' stiffness='1' frictionloss='1'/><geom size='.1'/>"
     assert [words in reports(one(free)) for words in ("armature of", "spring of", "dry friction of")] == [True] * 3
     uneven = "<joint name='j' actuatorfrcrange='-1 3' actuatorfrclimited='true'/><geom size='.1'/>"

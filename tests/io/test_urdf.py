@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.robots import example_robots
 
 from dynax.errors import ModelError
 from dynax.io._xml import parse
@@ -564,15 +564,6 @@ def test_reading_starts_no_backend():
 
 
 # Real files.
-
-
-def example_robots() -> dict[str, Path]:
-    """The URDFs of the `example-robot-data` wheel by their path under `robots/`; it is data, without a module."""
-    try:
-        files = importlib.metadata.files("example-robot-data") or []
-    except importlib.metadata.PackageNotFoundError:
-        return {}
-    return {str(file).split("robots/", 1)[1]: Path(str(file.locate())) for file in files if file.suffix == ".urdf"}
 
 
 ROBOTS = example_robots()
