@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import trailing
+from dynax.compile.batching import batch_last_vectors, trailing, walking
 from dynax.linear.row_products import components
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.spatial import Mat3, Motion, Transform, Vec3, classical_acceleration
 from dynax.sweep import take_rows
-from dynax.tree.bodies import public_motion, public_rotation, stacked
+from dynax.tree.bodies import public_motion, public_rotation
 from dynax.tree.freedoms import root_columns
 from dynax.tree.kinematics import columns, kinematics
 from dynax.tree.layout import Parts, layout
@@ -46,10 +46,15 @@ def body_poses(model: Model, s: Setup, kin: Parts) -> tuple[Mat3, Vec3]:
     return rotation, relative + root_offsets(model, s) - rotation @ constants.hinge_offset
 
 
+@walking(trailing)
+def _poses(model: Model, q: jax.Array, *, execution: str) -> tuple[Mat3, Vec3]:
+    s = setup(model, q, execution=execution)
+    return body_poses(model, s, kinematics(model, s, positions=True))
+
+
 @jax.jit
 def _forward_kinematics(model: Model, q: jax.Array) -> Transform:
-    s = setup(model, q)
-    rotation, position = body_poses(model, s, kinematics(model, s, positions=True))
+    rotation, position = _poses(model, q)
     return Transform(rotation.array, position.array)
 
 
@@ -81,22 +86,31 @@ def frame_pose(model: Model, q: ArrayLike, name: str) -> Transform:
     return own @ Transform(pose.rotation.astype(own.rotation.dtype), pose.translation.astype(own.rotation.dtype))
 
 
-@partial(jax.jit, static_argnames=("accelerations",))
-def _body_motions(model: Model, q, v, a, *, accelerations: bool) -> jax.Array:
-    s = setup(model, q, v)
+def _motions(model: Model, q, v, a, *, accelerations: bool, execution: str) -> Motion:
+    s = setup(model, q, v, execution)
     kin = kinematics(model, s, v, a, accelerations=accelerations)
 
     def public(constants, k) -> Motion:
         return public_motion(constants, k.rotation, k.acceleration if accelerations else k.velocity)
 
-    return stacked(s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows))))
+    return s.layout.body_order(Parts(public(s.constants.roots, kin.roots), public(s.constants.rows, kin.rows)))
+
+
+@walking(batch_last_vectors)
+def _body_velocities(model: Model, q, v, *, execution: str) -> Motion:
+    return _motions(model, q, v, None, accelerations=False, execution=execution)
+
+
+@walking(batch_last_vectors)
+def _body_accelerations(model: Model, q, v, a, *, execution: str) -> Motion:
+    return _motions(model, q, v, a, accelerations=True, execution=execution)
 
 
 @for_models
 def body_velocities(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     """The velocities of all bodies in their own axes about their own origins, shape `(n, 6)` [rad/s, m/s]."""
     q, v = as_state(model, q=q, v=v)
-    return _body_motions(model, q, v, None, accelerations=False)
+    return _body_velocities(model, q, v)
 
 
 @for_models
@@ -107,7 +121,7 @@ def body_accelerations(model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike) -
     acceleration of the point at the origin.
     """
     q, v, a = as_state(model, q=q, v=v, a=a)
-    return _body_motions(model, q, v, a, accelerations=True)
+    return _body_accelerations(model, q, v, a)
 
 
 def _check_frame(frame: str) -> None:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from dynax.algorithms.articulated import eliminate
 from dynax.algorithms.crba import crba
 from dynax.algorithms.rnea import rnea
 from dynax.bodies.hinge import slot_rows
+from dynax.compile.batching import batch_last, walking
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -35,20 +36,25 @@ def prescribed_mask(model: Any, prescribed: Sequence[str]) -> np.ndarray:
     return mask
 
 
-@partial(jax.jit, static_argnames=("prescribed",))
-def _hybrid(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...]):
-    given = prescribed_mask(model, prescribed)
+@cache
+def _hybrid(prescribed: tuple[str, ...]) -> Callable:
+    return walking(batch_last)(partial(_solved, prescribed=prescribed))
+
+
+def _solved(model: Model, q, v, tau, a, external, *, prescribed: tuple[str, ...], execution: str):
+    mask = prescribed_mask(model, prescribed)
+    given = mask.reshape(-1, *(1,) * (q.ndim - 1))
     a = jnp.where(given, a, 0.0)
-    s = setup(model, q, v)
+    s = setup(model, q, v, execution)
     kin = kinematics(model, s, v, a, accelerations=True, gravity=True)
     inertias = world_inertias(s, kin)
     forces = net_forces(s, kin, inertias, external)
     # With the given accelerations in the bias, their joints are rigid for what remains (eqs. 9.6 to 9.10).
     rest = eliminate(
-        model, s, slot_rows(model, s, kin, given), inertias, forces, tau - passive_force(model, q, v), given
+        model, s, slot_rows(model, s, kin, mask), inertias, forces, tau - passive_force(model, q, v), mask
     ).a
     a = jnp.where(given, a, rest)
-    return a, jnp.where(given, rnea(model, q, v, a, external), tau)
+    return a, jnp.where(given, rnea(model, q, v, a, external, execution), tau)
 
 
 @for_models
@@ -76,7 +82,7 @@ def hybrid_dynamics(
     """
     q, v, tau, a, external = as_state(model, q=q, v=v, tau=tau, a=a, external=external)
     prescribed_mask(model, prescribed)
-    return _hybrid(model, q, v, tau, a, external, prescribed=tuple(prescribed))
+    return _hybrid(tuple(prescribed))(model, q, v, tau, a, external)
 
 
 @partial(jax.jit, static_argnames=("prescribed",))

@@ -8,12 +8,13 @@ from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import column_forces
 from dynax.algorithms.frames import root_offsets
+from dynax.compile.batching import batch_last, batch_last_vectors, trailing, walking
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import difference_rows
 from dynax.model.kinds import for_models
 from dynax.spatial import Force, RigidInertia, Vec3
-from dynax.tree.bodies import per_velocity, stacked, world_inertias
+from dynax.tree.bodies import per_velocity, world_inertias
 from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
@@ -36,10 +37,10 @@ def _com(inertia: RigidInertia, position: Vec3) -> Vec3:
     return total.moment / total.mass
 
 
-@jax.jit
-def _center_of_mass(model: Model, q: jax.Array) -> jax.Array:
-    s = setup(model, q)
-    return _com(*_about_world(model, s, kinematics(model, s, positions=True))).array
+@walking(batch_last_vectors)
+def _center_of_mass(model: Model, q: jax.Array, *, execution: str) -> Vec3:
+    s = setup(model, q, execution=execution)
+    return _com(*_about_world(model, s, kinematics(model, s, positions=True)))
 
 
 @for_models
@@ -48,19 +49,19 @@ def center_of_mass(model: Model, q: ArrayLike) -> jax.Array:
     return _center_of_mass(model, *as_state(model, q=q))
 
 
-def _momenta(model: Model, q, v) -> tuple[Force, RigidInertia, Vec3]:
+def _momenta(model: Model, q, v, execution: str) -> tuple[Force, RigidInertia, Vec3]:
     """Each body's momentum about its joint, with inertias and joint positions, world axes, body order."""
-    s = setup(model, q, v)
+    s = setup(model, q, v, execution)
     kin = kinematics(model, s, v, positions=True)
     inertia, position = _about_world(model, s, kin)
     velocity = s.layout.body_order(Parts(kin.roots.velocity, kin.rows.velocity))
     return inertia @ velocity, inertia, position
 
 
-@jax.jit
-def _momentum(model: Model, q, v) -> jax.Array:
-    momentum, _, position = _momenta(model, q, v)
-    return _sum(momentum.shift_to_parent(position)).array
+@walking(batch_last_vectors)
+def _momentum(model: Model, q, v, *, execution: str) -> Force:
+    momentum, _, position = _momenta(model, q, v, execution)
+    return _sum(momentum.shift_to_parent(position))
 
 
 @for_models
@@ -72,11 +73,11 @@ def momentum(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     return _momentum(model, *as_state(model, q=q, v=v))
 
 
-@jax.jit
-def _centroidal_momentum(model: Model, q, v) -> jax.Array:
-    momentum, inertia, position = _momenta(model, q, v)
+@walking(batch_last_vectors)
+def _centroidal_momentum(model: Model, q, v, *, execution: str) -> Force:
+    momentum, inertia, position = _momenta(model, q, v, execution)
     com = _com(inertia, position)
-    return _sum(momentum.shift_to_parent(jax.tree.map(lambda p, c: p - c, position, com))).array
+    return _sum(momentum.shift_to_parent(jax.tree.map(lambda p, c: p - c, position, com)))
 
 
 @for_models
@@ -85,16 +86,21 @@ def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     return _centroidal_momentum(model, *as_state(model, q=q, v=v))
 
 
-@jax.jit
-def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
-    s = setup(model, q)
+@walking(trailing)
+def _momentum_columns(model: Model, q, *, execution: str) -> Force:
+    s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
     rows = freedoms(model, s, kin)
     force = column_forces(model, s, kin, world_inertias(s, kin))
     com = _com(*_about_world(model, s, kin))
     roots = jax.tree.map(lambda a: a[model.topology.body_of_velocity], root_offsets(model, s))
     offset = jax.tree.map(lambda p, r, c: p + r - c, rows.position, roots, com)
-    return stacked(force.shift_to_parent(offset)).T
+    return force.shift_to_parent(offset)
+
+
+@jax.jit
+def _centroidal_momentum_matrix(model: Model, q) -> jax.Array:
+    return _momentum_columns(model, q).array.T
 
 
 @for_models
@@ -104,9 +110,9 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike) -> jax.Array:
     return _centroidal_momentum_matrix(model, *as_state(model, q=q))
 
 
-@jax.jit
-def _kinetic_energy(model: Model, q, v) -> jax.Array:
-    s = setup(model, q, v)
+@walking(batch_last)
+def _kinetic_energy(model: Model, q, v, *, execution: str) -> jax.Array:
+    s = setup(model, q, v, execution)
     kin = kinematics(model, s, v)
     inertias = world_inertias(s, kin)
     bodies = sum(
@@ -122,9 +128,9 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
     return _kinetic_energy(model, *as_state(model, q=q, v=v))
 
 
-@jax.jit
-def _potential_energy(model: Model, q) -> jax.Array:
-    s = setup(model, q)
+@walking(batch_last)
+def _potential_energy(model: Model, q, *, execution: str) -> jax.Array:
+    s = setup(model, q, execution=execution)
     inertia, position = _about_world(model, s, kinematics(model, s, positions=True))
     weight = -(inertia.moment + position * inertia.mass).dot(s.gravity).sum(0)
     reference = per_velocity(model.spring_reference, q) + jnp.zeros_like(q)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from dynax.compile.batching import batch_last
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -45,9 +46,9 @@ def regressor(model: Model, q, v, a) -> jax.Array:
     return jnp.where(carried.reshape(carried.shape + (1,) * (columns.ndim - 2)), columns, 0.0)
 
 
-@jax.jit
+@batch_last
 def _regressor(model: Model, q, v, a) -> jax.Array:
-    return regressor(model, q, v, a).reshape(model.nv, 10 * model.num_bodies)
+    return regressor(model, q, v, a).reshape(model.nv, 10 * model.num_bodies, *q.shape[1:])
 
 
 @for_models

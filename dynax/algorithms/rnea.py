@@ -9,16 +9,15 @@ Two walks, with the force of each body formed in between:
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import batch_last
+from dynax.compile.batching import batch_last, batch_last_vectors, walking
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
+from dynax.spatial import Force
 from dynax.tree.bodies import (
     carried_sums,
     net_forces,
@@ -61,7 +60,7 @@ def rnea(model: Model, q, v, a, external=None, execution: str = "levels") -> jax
     return tau if a is None else tau + per_velocity(model.armature, a) * a
 
 
-_rnea = batch_last(partial(rnea, execution="automatic"))
+_rnea = walking(batch_last)(rnea)
 
 
 @for_models
@@ -109,14 +108,14 @@ def gravity_force(model: Model, q: ArrayLike) -> jax.Array:
     return _gravity_force(model, *as_state(model, q=q))
 
 
-@jax.jit
-def _joint_forces(model: Model, q, v, a, external) -> jax.Array:
-    s, kin, forces = rigid_forces(model, q, v, a, external)
+@walking(batch_last_vectors)
+def _joint_forces(model: Model, q, v, a, external, *, execution: str) -> Force:
+    s, kin, forces = rigid_forces(model, q, v, a, external, execution)
     parts = Parts(
         public_force(s.constants.roots, kin.roots.rotation, forces.roots),
         public_force(s.constants.rows, kin.rows.rotation, forces.rows),
     )
-    return stacked(s.layout.body_order(parts))
+    return s.layout.body_order(parts)
 
 
 @for_models

@@ -47,9 +47,27 @@ def trailing(core: Callable[..., Result], rule: Rule | None = None) -> Callable[
     return wraps(core)(lambda *args: function(*args))
 
 
-def batch_last(core: Callable[..., Result]) -> Callable[..., Result]:
+def batch_last(core: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
     """`trailing`, compiled when it is called outside of `jit`."""
-    return jax.jit(trailing(core))
+    return jax.jit(trailing(core, rule))
+
+
+def batch_last_vectors(core: Callable[..., Any], rule: Rule | None = None) -> Callable[..., jax.Array]:
+    """`batch_last` of a function whose result has components and an `array` of them, which is put together outside:
+    inside one kernel each of its elements would choose between them."""
+    components = trailing(core, rule)
+    return jax.jit(lambda *args: components(*args).array)
+
+
+def walking(made: Callable[[Callable, Rule], Callable]) -> Callable[[Callable], Callable]:
+    """`trailing`, `batch_last` or `batch_last_vectors` of a function with a keyword `execution`: that which is best in
+    one kernel, and levels for the derivative, which is in many. Only for what takes and gives nothing in rows."""
+
+    def decorated(core: Callable) -> Callable:
+        derivative = partial(along_moving, partial(core, execution="levels"))
+        return wraps(core)(made(partial(core, execution="automatic"), derivative))
+
+    return decorated
 
 
 def linear(
