@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product
 from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.inverse_plant import InversePlant
 from dynax.optimize.plant import FunctionPlant, ModelPlant
 
 
@@ -65,7 +66,7 @@ def inequality(function: Callable) -> Term:
 class Problem:
     """Made by `problem`."""
 
-    plant: FunctionPlant | ModelPlant
+    plant: FunctionPlant | ModelPlant | InversePlant
     x0: jax.Array
     dt: jax.Array
     """The step of each knot [s], shape `(N,)`."""
@@ -96,7 +97,7 @@ class Problem:
 
 
 def problem(
-    plant: FunctionPlant | ModelPlant,
+    plant: FunctionPlant | ModelPlant | InversePlant,
     x0: ArrayLike,
     dt: ArrayLike,
     *,
