@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from optimize.standard import cart_pole, converged, near, pendulum, runge_kutta
+from optimize.standard import cart_pole, converged, near, pendulum, runge_kutta, single
 
+import dynax as dx
 from dynax import optimize as o
 from dynax.optimize import nlp as module
 
@@ -154,6 +157,47 @@ def test_a_cart_pole_swings_up_from_many_starts():
     y = newton(nlp)
     near(nlp.objective(y), 57.944780, 1e-4)
     near(np.min(nlp.trajectory(y)[1][:, 1]), -1.053, 0.01)
+
+
+@pytest.mark.spec("OC-12", "OC-13")
+def test_slews():
+    """From rest to rest in a second, least integral of the squared torque: a ball about a slanted axis, near the half
+    turn too, and a body of three inertias, which turns off its axis. One program for all."""
+    N, model = 80, single(dx.Spherical(), (1.0, 1.0, 1.0))
+    start = dx.neutral(model)
+
+    def rate(x, u, p):
+        return jnp.concatenate([x[4:], (u - jnp.cross(x[4:], p["inertia"] * x[4:])) / p["inertia"]])
+
+    plant = o.plant(
+        rate,
+        states=7,
+        controls=3,
+        tangents=6,
+        integrate=lambda x, d: jnp.concatenate([dx.integrate(model, x[:4], d[:3]), x[4:] + d[3:]]),
+        difference=lambda x, y: jnp.concatenate([dx.difference(model, x[:4], y[:4]), y[4:] - x[4:]]),
+    )
+    problem = o.collocation(
+        plant,
+        jnp.concatenate([start, jnp.zeros(3)]),
+        jnp.full(N, 1.0 / N),
+        costs=[o.residual(lambda x, u, p: u, 2.0)],
+        end_constraints=[o.equality(lambda x, p: jnp.concatenate([dx.difference(model, p["goal"], x[:4]), x[4:]]))],
+        params={"inertia": jnp.ones(3), "goal": start},
+    )
+    rows = (
+        ((1.0, 1.0, 1.0), np.pi / 2, 29.608813, 1e-6),
+        ((1.0, 1.0, 1.0), np.deg2rad(178.2), 116.078391, 1e-6),
+        ((1.0, 2.0, 3.0), np.pi / 2, 120.852119, 1e-5),
+    )
+    for inertia, angle, cost, tolerance in rows:
+        turn = jnp.full(3, angle / np.sqrt(3.0))
+        params = {"inertia": jnp.asarray(inertia), "goal": dx.integrate(model, start, turn)}
+        turned = jax.vmap(lambda t, turn=turn: dx.integrate(model, start, t * turn))(jnp.linspace(0.0, 1.0, N + 1))
+        states = jnp.concatenate([turned, jnp.broadcast_to(turn, (N + 1, 3))], axis=1)
+        moved = dataclasses.replace(problem, params=params)
+        nlp = o.as_nlp(moved, *o.guess(moved, states, np.zeros((N + 1, 3))))
+        near(nlp.objective(newton(nlp)), cost, tolerance)
 
 
 def test_a_cart_pole_swings_up():
