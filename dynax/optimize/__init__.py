@@ -14,6 +14,8 @@ from dynax.optimize.inverse_kinematics import orientation_target as orientation_
 from dynax.optimize.inverse_kinematics import plane_target as plane_target
 from dynax.optimize.inverse_kinematics import pose_target as pose_target
 from dynax.optimize.inverse_kinematics import position_target as position_target
+from dynax.optimize.inverse_plant import InversePlant as InversePlant
+from dynax.optimize.inverse_plant import inverse_plant as inverse_plant
 from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution

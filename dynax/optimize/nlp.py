@@ -141,7 +141,9 @@ def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, jax.Ar
     plant, n, m = problem.plant, problem.plant.ndx, problem.plant.nu
     x, u, after = plant.integrate(x, z[:n]), u + z[n : n + m], plant.integrate(after, z[n + m :])
     one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
-    cost = value(problem.costs, (), (x, u, row), nothing, one)
+    # Costs of a collocation are integrals: where its next state is known, they solve nothing for it.
+    seen = (*row, after) if isinstance(plant, CollocatedPlant) else row
+    cost = value(problem.costs, (), (x, u, seen), nothing, one)
     return cost, missed(plant, x, u, after, row, dt), stacked(problem.constraints, (x, u, row))
 
 

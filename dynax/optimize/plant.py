@@ -81,10 +81,17 @@ class ModelPlant:
         known = isinstance(self.stepper, ClosedFormEuler)
         return dataclasses.replace(self, stepper=ClosedFormEuler(second_order=True)) if known else self
 
+    def forces(self, u: jax.Array) -> jax.Array:
+        """Of the joints, shape `(nv,)`."""
+        return u if self.actuation is None else product(self.actuation.astype(u.dtype), u)
+
+    def acceleration(self, x: jax.Array, u: jax.Array) -> jax.Array:
+        """Of the joints, in continuous time, shape `(nv,)`."""
+        return forward_dynamics(self.model, x[: self.model.nq], x[self.model.nq :], self.forces(u))
+
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
-        tau = u if self.actuation is None else product(self.actuation.astype(u.dtype), u)
         q, v = x[: self.model.nq], x[self.model.nq :]
-        return jnp.concatenate(step(self.model, q, v, tau, dt, stepper=self.stepper))
+        return jnp.concatenate(step(self.model, q, v, self.forces(u), dt, stepper=self.stepper))
 
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         nq, nv = self.model.nq, self.model.nv

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product
 from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.inverse_plant import InversePlant
 from dynax.optimize.plant import FunctionPlant, ModelPlant
 
 
@@ -65,7 +68,7 @@ def inequality(function: Callable) -> Term:
 class Problem:
     """Made by `problem`."""
 
-    plant: FunctionPlant | ModelPlant
+    plant: FunctionPlant | ModelPlant | InversePlant
     x0: jax.Array
     dt: jax.Array
     """The step of each knot [s], shape `(N,)`."""
@@ -96,7 +99,7 @@ class Problem:
 
 
 def problem(
-    plant: FunctionPlant | ModelPlant,
+    plant: FunctionPlant | ModelPlant | InversePlant,
     x0: ArrayLike,
     dt: ArrayLike,
     *,
@@ -142,6 +145,10 @@ def problem(
             _limit("lower", -jnp.inf if lower is None else lower, N, plant.nu, start.dtype),
             _limit("upper", jnp.inf if upper is None else upper, N, plant.nu, start.dtype),
         )
+        if not any(isinstance(limit, Tracer) for limit in limits):
+            rows, entries = np.nonzero(~np.asarray(limits[0] <= limits[1]))
+            if len(rows):
+                raise ValueError(f"`lower` is not below `upper` for control {entries[0]} of knot {rows[0]}")
     params = jax.tree.map(jnp.asarray, params)
     path, end = (tuple(costs), tuple(constraints)), (tuple(end_costs), tuple(end_constraints))
     found = Problem(plant, start, steps, params, per_knot, path[0], end[0], path[1], end[1], limits)

@@ -143,6 +143,8 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
     N, n, dtype = problem.knots, problem.plant.ndx, x.dtype
     x = x.at[0].set(problem.x0)
     u = u if problem.limits is None else jnp.clip(u, *problem.limits)
+    # Between limits that a trace brought here nothing may be left.
+    empty = jnp.asarray(False) if problem.limits is None else ~jnp.all(problem.limits[0] <= problem.limits[1])
     zero, none = jnp.zeros((), dtype), jnp.full(options.max_iterations, jnp.nan, dtype)
     start = State(
         x=x,
@@ -155,7 +157,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
         merit=zero,
         violation=jnp.asarray(jnp.inf, dtype),
         count=jnp.zeros((), int),
-        status=jnp.asarray(RUNNING),
+        status=jnp.where(empty, int(Status.INFEASIBLE), RUNNING),
         history=History(*[none] * len(History._fields)),
     )
     done = jax.lax.while_loop(

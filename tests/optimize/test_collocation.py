@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from optimize.standard import cart_pole, converged, near, pendulum
+from optimize.standard import cart_pole, converged, near, pendulum, runge_kutta, single
 
+import dynax as dx
 from dynax import optimize as o
 from dynax.optimize import nlp as module
 
@@ -25,16 +28,29 @@ def block(N: int, method: str) -> o.Problem:
     )
 
 
-def newton(nlp: o.NonlinearProgram, steps: int) -> np.ndarray:
-    """Equality-constrained, by sparse systems of optimality."""
-    y, multipliers = np.zeros(nlp.n), np.zeros(nlp.m)
+def newton(nlp: o.NonlinearProgram, steps: int = 30) -> np.ndarray:
+    """Equality-constrained, by sparse systems of optimality; steps are halved until cost and misses go down."""
+    y, multipliers, weight = np.zeros(nlp.n), np.zeros(nlp.m), 0.0
+
+    def merit(y: np.ndarray) -> float:
+        return nlp.objective(y) + weight * np.abs(nlp.constraints(y)).sum()
+
     for _ in range(steps):
         J = scipy.sparse.coo_matrix((nlp.jacobian(y), nlp.jacobianstructure()), (nlp.m, nlp.n))
         L = scipy.sparse.coo_matrix((nlp.hessian(y, multipliers), nlp.hessianstructure()), (nlp.n, nlp.n)).tocsr()
         H = L + scipy.sparse.tril(L, -1).T
         system = scipy.sparse.bmat([[H, J.T], [J, None]]).tocsc()
-        found = scipy.sparse.linalg.spsolve(system, -np.concatenate([nlp.gradient(y), nlp.constraints(y)]))
-        y, multipliers = y + found[: nlp.n], found[nlp.n :]
+        slope, misses = nlp.gradient(y), nlp.constraints(y)
+        found = scipy.sparse.linalg.spsolve(system, -np.concatenate([slope, misses]))
+        step, wanted = found[: nlp.n], found[nlp.n :]
+        weight = max(weight, 2.0 * np.abs(wanted).max())
+        promised, size = slope @ step - weight * np.abs(misses).sum(), 1.0
+        while size > 1e-4 and merit(y + size * step) > merit(y) + 1e-4 * size * promised + 1e-9:
+            size /= 2
+        y, multipliers = y + size * step, multipliers + size * (wanted - multipliers)
+        if np.abs(step).max() < 1e-9:
+            break
+    assert np.all((nlp.lower <= y) & (y <= nlp.upper)), "limits press, which this does not know"
     return y
 
 
@@ -84,6 +100,104 @@ def swing_up(N: int, method: str, **more) -> o.Problem:
         params={"masses": (1.0, 0.3), "goal": jnp.array([1.0, np.pi, 0.0, 0.0])},
         **more,
     )
+
+
+def straight(N: int, end, T: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of the straight line from zero to a configuration, at its mean velocity; controls are zero."""
+    end = np.asarray(end)
+    line = np.linspace(0.0, 1.0, N + 1)[:, None] * end
+    return np.concatenate([line, np.broadcast_to(end / T, line.shape)], axis=1), np.zeros((N + 1, 1))
+
+
+@pytest.mark.spec("OC-04")
+def test_a_cart_pole_swings_up_as_kelly_has_it():
+    """From the straight line, as a nonlinear program, to the published optimum."""
+    N = 80
+    problem = swing_up(N, "hermite_simpson")
+    nlp = o.as_nlp(problem, *o.guess(problem, *straight(N, [1.0, np.pi], 2.0)))
+    y = newton(nlp)
+    near(nlp.objective(y), 58.807667, 1e-5)
+    near(nlp.objective(y), 58.807664, 1e-6)  # on this mesh
+    controls, states = nlp.trajectory(y)
+    near([states[1, -1], -states[-1, -1]], 1.8645, 0.01)
+    near(np.max(np.abs(controls)), 13.98, 0.02)  # which is between two nodes
+    assert np.max(np.abs(states[:, 0])) <= 2.0
+
+
+@pytest.mark.spec("OC-05")
+def test_a_cart_pole_swings_up_from_many_starts():
+    """Shooting with a held force finds the optima, side by side; collocation has the best one's digits."""
+    N, h = 40, 2.0 / 40
+    fine = swing_up(80, "hermite_simpson")
+    coarse = o.problem(
+        o.plant(runge_kutta(cart_pole, h, 4), states=4, controls=1),
+        fine.x0[:4],
+        h,
+        knots=N,
+        costs=[o.residual(lambda x, u, p: u, 2.0 * h)],
+        end_constraints=[o.equality(lambda x, p: x - p["goal"])],
+        lower=-20.0,
+        upper=20.0,
+        params=fine.params,
+    )
+    bends = jax.random.normal(jax.random.key(0), (32, 2, 2)) * jnp.array([0.3, 1.5])
+    waves = jnp.sin(np.pi * np.linspace(0.0, 1.0, N + 1)[:, None] * np.array([1.0, 2.0]))
+    line = jnp.asarray(straight(N, [1.0, np.pi], 2.0)[0])
+
+    def solved(bend):
+        return o.solve(coarse, jnp.zeros((N, 1)), line.at[:, :2].add(waves @ bend), second_order=True)
+
+    starts = jax.jit(lambda bends: o.multi_start(solved, bends))(bends)
+    assert starts.found > 20
+    assert starts.spread > 0.5
+    old, new = np.arange(N + 1) / N, np.arange(81) / 80
+    states = np.stack([np.interp(new, old, column) for column in starts.best.states.T], axis=1)
+    controls = np.interp(new, old[:-1] + 0.5 / N, starts.best.controls[:, 0])[:, None]
+    nlp = o.as_nlp(fine, *o.guess(fine, states, controls))
+    y = newton(nlp)
+    near(nlp.objective(y), 57.944780, 1e-4)
+    near(np.min(nlp.trajectory(y)[1][:, 1]), -1.053, 0.01)
+
+
+@pytest.mark.spec("OC-12", "OC-13")
+def test_slews():
+    """From rest to rest in a second, least integral of the squared torque: a ball about a slanted axis, near the half
+    turn too, and a body of three inertias, which turns off its axis. One program for all."""
+    N, model = 80, single(dx.Spherical(), (1.0, 1.0, 1.0))
+    start = dx.neutral(model)
+
+    def rate(x, u, p):
+        return jnp.concatenate([x[4:], (u - jnp.cross(x[4:], p["inertia"] * x[4:])) / p["inertia"]])
+
+    plant = o.plant(
+        rate,
+        states=7,
+        controls=3,
+        tangents=6,
+        integrate=lambda x, d: jnp.concatenate([dx.integrate(model, x[:4], d[:3]), x[4:] + d[3:]]),
+        difference=lambda x, y: jnp.concatenate([dx.difference(model, x[:4], y[:4]), y[4:] - x[4:]]),
+    )
+    problem = o.collocation(
+        plant,
+        jnp.concatenate([start, jnp.zeros(3)]),
+        jnp.full(N, 1.0 / N),
+        costs=[o.residual(lambda x, u, p: u, 2.0)],
+        end_constraints=[o.equality(lambda x, p: jnp.concatenate([dx.difference(model, p["goal"], x[:4]), x[4:]]))],
+        params={"inertia": jnp.ones(3), "goal": start},
+    )
+    rows = (
+        ((1.0, 1.0, 1.0), np.pi / 2, 29.608813, 1e-6),
+        ((1.0, 1.0, 1.0), np.deg2rad(178.2), 116.078391, 1e-6),
+        ((1.0, 2.0, 3.0), np.pi / 2, 120.852119, 1e-5),
+    )
+    for inertia, angle, cost, tolerance in rows:
+        turn = jnp.full(3, angle / np.sqrt(3.0))
+        params = {"inertia": jnp.asarray(inertia), "goal": dx.integrate(model, start, turn)}
+        turned = jax.vmap(lambda t, turn=turn: dx.integrate(model, start, t * turn))(jnp.linspace(0.0, 1.0, N + 1))
+        states = jnp.concatenate([turned, jnp.broadcast_to(turn, (N + 1, 3))], axis=1)
+        moved = dataclasses.replace(problem, params=params)
+        nlp = o.as_nlp(moved, *o.guess(moved, states, np.zeros((N + 1, 3))))
+        near(nlp.objective(newton(nlp)), cost, tolerance)
 
 
 def test_a_cart_pole_swings_up():

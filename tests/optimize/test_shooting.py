@@ -257,6 +257,11 @@ def test_what_cannot_be_is_said():
     result = o.solve(problem, jnp.zeros((10, 1)))
     assert result.status == o.Status.INFEASIBLE
     assert "infeasible" in str(result)
+    with pytest.raises(ValueError, match=r"`lower` is not below `upper` for control 0 of knot 0"):
+        block(10, lower=1.0, upper=-1.0)
+    upper = jnp.array([-11.0, 10.0, jnp.nan])
+    result = jax.vmap(lambda upper: o.solve(block(10, lower=-10.0, upper=upper), jnp.zeros((10, 1))))(upper)
+    assert result.status.tolist() == [o.Status.INFEASIBLE, o.Status.CONVERGED, o.Status.INFEASIBLE]
 
 
 def test_shapes_are_named():
