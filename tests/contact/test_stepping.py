@@ -11,7 +11,8 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact.convex import Impact, after
+from dynax.contact.alart_curnier import after
+from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
 from dynax.simulate import Touching, TouchStatus
 
@@ -266,9 +267,7 @@ def test_a_table_stands_on_many_feet():
         jacobian[i, :, :3] = -np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
     fall = jnp.array([0, 0, 0, 0, 0, -0.1])
     ones = jnp.ones(k)
-    problem = Impact(
-        jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * jnp.ones((k, 2)), ones, ones
-    )
+    problem = Impact(jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * ones, ones, ones)
     found = jax.jit(after)(problem)
     close(found.v, 0.0, 1e-6)
     close(jnp.sum(found.impulses, axis=0), [0, 0, 0.1], 1e-6)
@@ -276,6 +275,36 @@ def test_a_table_stands_on_many_feet():
     order = rng.permutation(k)
     other = jax.jit(after)(problem._replace(jacobian=problem.jacobian[order]))
     close(other.impulses, found.impulses[order], 1e-7)
+
+
+def test_corners_on_the_border_of_sticking(rng):
+    """Plates that land on eight points and turn: of what each point does nothing is known beforehand."""
+    count, k = 300, 8
+    x, y, z = np.moveaxis(rng.normal(size=(count, k, 3)) * [1, 1, 0.05], -1, 0)
+    none = np.zeros_like(x)
+    arms = np.stack([none, z, -y, -z, none, x, y, -x, none], axis=-1).reshape(count, k, 3, 3)
+    jacobian = np.concatenate([arms, np.broadcast_to(np.eye(3), arms.shape)], axis=-1)
+    way, speed = rng.uniform(0, 2 * np.pi, count), rng.uniform(0.3, 0.6, count)
+    free = np.stack([speed * np.cos(way), speed * np.sin(way), -np.ones(count)], axis=1)
+    free = np.concatenate([0.4 * rng.normal(size=(count, 3)), free], axis=1)
+    weights = np.array([0.3, 0.4, 0.5, 1, 1, 1])
+    mobility = np.sum(jacobian[:, :, 2] ** 2 / weights, axis=2)
+    fixed = np.diag(weights), 0 * free[0], np.zeros((k, 3)), 0.5 * np.ones(k)
+
+    def land(free, jacobian, mobility):
+        inertia, begin, target, friction = map(jnp.asarray, fixed)
+        return after(Impact(inertia, free, begin, jacobian, target, 1e-6 * mobility, mobility, friction))
+
+    found = jax.jit(jax.vmap(land))(*map(jnp.asarray, (free, jacobian, mobility)))
+    assert np.max(found.unbalanced) < 1e-7
+    press, rub = found.impulses[..., 2], np.linalg.norm(found.impulses[..., :2], axis=-1)
+    assert np.all(rub <= 0.5 * press * (1 + 1e-9))
+    u = np.einsum("nkij,nj->nki", jacobian, found.v)
+    slides = rub > 0.4999999 * press
+    assert np.all(np.abs(u[..., 2]) * press < 1e-5)
+    assert np.all(np.linalg.norm(u[..., :2], axis=-1)[(press > 0) & ~slides] < 1e-5)
+    kinds = np.stack([press == 0, slides & (press > 0), ~slides]).sum(axis=(1, 2))
+    assert np.all(kinds > 100)
 
 
 def test_what_a_step_with_contact_refuses():
