@@ -32,8 +32,16 @@ from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 from dynax.linear.sums import summed
 
-TRIES = ((10, 1.0, 0.0), (40, 1.0, 0.1), (40, 30.0, 0.1), (40, 1e3, 0.1), (40, 1e4, 0.1))
-"""Of each the steps, `rho` by the mobility of a contact, and the first `kappa` by the momentum there is."""
+TRIES = (
+    (10, 1.0, 0.0, 0.0),
+    (40, 1.0, 0.1, 0.0),
+    (40, 30.0, 0.1, 0.0),
+    (40, 1e3, 0.1, 0.0),
+    (40, 1e4, 0.1, 0.0),
+    (40, 1.0, 0.1, 1e-2),
+)
+"""Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, and the least
+compliance by the mobility: at last for what is wedged, for which there is no rigid motion, or one of huge impulses."""
 FALL = 0.2
 NEAR = 0.3
 """By which `kappa` falls when its own equations are solved to that part of it."""
@@ -43,6 +51,8 @@ HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
+UNSOLVED = 10.0
+"""How many times as much as `LEFT` is no solution."""
 ENOUGH = {"float64": 1e-12, "float32": 1e-4}
 """Of it, where there is not one step more."""
 
@@ -165,16 +175,16 @@ class Going(NamedTuple):
 def _found(problem: Impact) -> jax.Array:
     """The velocity after the step; of a batch those that are done wait for the others."""
     dtype = problem.free.dtype
-    inertia, soft, weight = problem.inertia, problem.compliance[:, None], 1.0 / diagonal(problem.inertia)
+    inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
     by_freedom = jnp.moveaxis(problem.jacobian, 2, 0)
     by_row = problem.jacobian.reshape(-1, *problem.jacobian.shape[2:])
 
     def unbalanced(v: jax.Array, impulses: jax.Array) -> jax.Array:
         return _product(inertia, v - problem.free) - _product(by_row, impulses.reshape(-1, *impulses.shape[2:]))
 
-    def left(v: jax.Array, u: jax.Array) -> jax.Array:
+    def left(v: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
         """Of the momentum that does not balance, as energy."""
-        rest = unbalanced(v, within(problem.friction, (problem.target - u) / soft))
+        rest = unbalanced(v, within(problem.friction, (problem.target - u) / soft[:, None]))
         return summed(rest * rest * weight, 0)
 
     def energy(v: jax.Array) -> jax.Array:
@@ -185,20 +195,22 @@ def _found(problem: Impact) -> jax.Array:
     unit = jnp.sqrt(there / problem.mobility)
     sharp = SHARP[dtype.name]
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
-    most, parts, first = (np.array(x) for x in zip(*TRIES, strict=True))
-    parts, first = parts.astype(dtype), np.maximum(first, sharp).astype(dtype)
+    most, parts, first, least = (np.array(x) for x in zip(*TRIES, strict=True))
+    parts, first, least = parts.astype(dtype), np.maximum(first, sharp).astype(dtype), least.astype(dtype)
 
     def newton(s: Going) -> Going:
         rho = jnp.asarray(parts)[s.attempt] / problem.mobility
         kappa = s.kappa * unit
+        wedged = jnp.asarray(least)[s.attempt]
+        soft = jnp.maximum(problem.compliance, wedged * problem.mobility)
         u = _product(by_freedom, s.v)
-        z = s.impulses - rho[:, None] * (u - problem.target + soft * s.impulses)
-        own = secant(problem, z, kappa, rho)
+        z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
+        own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + _forces(own.stiffness, problem.target - u)
         dv = -gauss_jordan(_matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
         du = _product(by_freedom, dv)
         change = meant - _forces(own.stiffness, du) - s.impulses
-        dz = change - rho[:, None] * (du + soft * change)
+        dz = change - rho[:, None] * (du + soft[:, None] * change)
 
         def away(part: jax.Array) -> jax.Array:
             miss = s.impulses + part * change - rounded(problem.friction, z + part * dz, kappa)
@@ -222,8 +234,9 @@ def _found(problem: Impact) -> jax.Array:
         )
         _, _, part, value = search
         v, impulses = s.v + part * dv, s.impulses + part * change
-        rest = left(v, u + part * du)
-        nearer = rest < s.least
+        rest = left(v, u + part * du, soft)
+        unsolved = s.least > UNSOLVED**2 * fair
+        nearer = ~s.done & jnp.where(wedged > 0, unsolved & (rest <= fair), rest < s.least)
         follows = value < (NEAR * s.kappa) ** 2 * there
         kappa = jnp.where(follows, jnp.maximum(FALL * s.kappa, sharp), s.kappa)
         done = s.done | (rest <= enough) | ((rest <= fair) & (s.left <= fair))
@@ -239,12 +252,13 @@ def _found(problem: Impact) -> jax.Array:
             jnp.where(over, problem.free, v),
             jnp.where(over, 0.0, impulses),
             jnp.where(over, jnp.inf, rest),
-            jnp.where(nearer & ~s.done, v, s.best),
-            jnp.where(nearer & ~s.done, rest, s.least),
+            jnp.where(nearer, v, s.best),
+            jnp.where(nearer, rest, s.least),
             done | out,
         )
 
-    none, rest = jnp.zeros_like(problem.target), left(problem.free, _product(by_freedom, problem.free))
+    none = jnp.zeros_like(problem.target)
+    rest = left(problem.free, _product(by_freedom, problem.free), problem.compliance)
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
     begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, ~(rest > enough))

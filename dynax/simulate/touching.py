@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.limits import limits_at
 from dynax.contact.material import Material
@@ -154,7 +154,7 @@ def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.A
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
         (chosen.crowded, TouchStatus.CROWDED),
-        (unbalanced > 10 * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
+        (unbalanced > UNSOLVED * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
     )
     status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
