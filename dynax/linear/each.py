@@ -10,6 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.compile.tiles import by_tiles
+
+SIDE_BY_SIDE = 32
+"""Samples: with 16 the compiler makes no vectors of some loops (18 by 18: 2.7 us and 1.0 us for an elimination)."""
+
 
 def each(function: Callable, batch: tuple[int, ...], *arrays: Any) -> Any:
     """`function(*arrays)` of one sample, for arrays, and trees of them, with the batch axes last.
@@ -41,4 +46,25 @@ def each(function: Callable, batch: tuple[int, ...], *arrays: Any) -> Any:
     else:
         one_by_one = jax.default_backend() == "cpu"
         found = lax.map(of_one, given) if one_by_one else jax.vmap(of_one)(given)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)
+
+
+def side_by_side(function: Callable, batch: tuple[int, ...], *arrays: Any) -> Any:
+    """The same for a `function` that takes the batch axes last itself: on a CPU some samples at a time.
+
+    For loops over many small sums, which are in vectors over the samples alone, and until all of them are done: more
+    samples would wait longer for each other.
+    """
+    if not batch or jax.default_backend() != "cpu":
+        return function(*arrays)
+    size = math.prod(batch)
+    leaves, structure = jax.tree.flatten(arrays)
+    heads = [x.shape[: x.ndim - len(batch)] for x in leaves]
+    whole = [jnp.broadcast_to(x, (*head, *batch)).reshape(*head, size) for x, head in zip(leaves, heads, strict=True)]
+
+    def tile(own: list[jax.Array]) -> Any:
+        found = function(*structure.unflatten([jnp.moveaxis(x, 0, -1) for x in own]))
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), found)
+
+    found = by_tiles(tile, [jnp.moveaxis(x, -1, 0) for x in whole], min(SIDE_BY_SIDE, size))
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)

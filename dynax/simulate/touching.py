@@ -11,12 +11,13 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.convex import LEFT, Impact, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
+from dynax.contact.coulomb import Impact
 from dynax.contact.limits import limits_at
 from dynax.contact.material import Material
 from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
 from dynax.contact.scene import Scene
-from dynax.linear.solve import solve
+from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.euler import SemiImplicitEuler
@@ -53,7 +54,7 @@ class Chosen(NamedTuple):
 @dataclass(frozen=True)
 class Touching(AbstractStepper):
     """The semi-implicit step of a `Scene`: its velocity is the one nearest to that without contact, in the metric of
-    the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.convex`).
+    the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.coulomb`).
 
         q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
 
@@ -124,10 +125,10 @@ class Touching(AbstractStepper):
         material = Material(*(of(x, jnp.zeros(count)) for x in (material.friction, material.restitution)))
         gap = gaps[rows]
         normals = jacobian[:, 2]
-        mobility = jnp.sum(normals * solve(inertia, normals.T).T, axis=1)
+        mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
         # What does not move takes no part; where nothing can, there is nothing to solve.
         mobility = jnp.where(mobility > 0, mobility, 1.0)
-        compliance = jnp.tile(self.softness[int(q.dtype == jnp.float64)] * mobility[:, None], (1, 2))
+        compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
         before = normals @ v
         apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
         bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (material.restitution > 0))
@@ -153,7 +154,7 @@ def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.A
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
         (chosen.crowded, TouchStatus.CROWDED),
-        (unbalanced > 10 * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
+        (unbalanced > UNSOLVED * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
     )
     status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)

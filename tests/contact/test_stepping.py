@@ -11,7 +11,8 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact.convex import Impact, after
+from dynax.contact.alart_curnier import after
+from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
 from dynax.simulate import Touching, TouchStatus
 
@@ -266,9 +267,7 @@ def test_a_table_stands_on_many_feet():
         jacobian[i, :, :3] = -np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
     fall = jnp.array([0, 0, 0, 0, 0, -0.1])
     ones = jnp.ones(k)
-    problem = Impact(
-        jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * jnp.ones((k, 2)), ones, ones
-    )
+    problem = Impact(jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * ones, ones, ones)
     found = jax.jit(after)(problem)
     close(found.v, 0.0, 1e-6)
     close(jnp.sum(found.impulses, axis=0), [0, 0, 0.1], 1e-6)
@@ -276,6 +275,36 @@ def test_a_table_stands_on_many_feet():
     order = rng.permutation(k)
     other = jax.jit(after)(problem._replace(jacobian=problem.jacobian[order]))
     close(other.impulses, found.impulses[order], 1e-7)
+
+
+def test_corners_on_the_border_of_sticking(rng):
+    """Plates that land on eight points and turn: of what each point does nothing is known beforehand."""
+    count, k = 300, 8
+    x, y, z = np.moveaxis(rng.normal(size=(count, k, 3)) * [1, 1, 0.05], -1, 0)
+    none = np.zeros_like(x)
+    arms = np.stack([none, z, -y, -z, none, x, y, -x, none], axis=-1).reshape(count, k, 3, 3)
+    jacobian = np.concatenate([arms, np.broadcast_to(np.eye(3), arms.shape)], axis=-1)
+    way, speed = rng.uniform(0, 2 * np.pi, count), rng.uniform(0.3, 0.6, count)
+    free = np.stack([speed * np.cos(way), speed * np.sin(way), -np.ones(count)], axis=1)
+    free = np.concatenate([0.4 * rng.normal(size=(count, 3)), free], axis=1)
+    weights = np.array([0.3, 0.4, 0.5, 1, 1, 1])
+    mobility = np.sum(jacobian[:, :, 2] ** 2 / weights, axis=2)
+    fixed = np.diag(weights), 0 * free[0], np.zeros((k, 3)), 0.5 * np.ones(k)
+
+    def land(free, jacobian, mobility):
+        inertia, begin, target, friction = map(jnp.asarray, fixed)
+        return after(Impact(inertia, free, begin, jacobian, target, 1e-6 * mobility, mobility, friction))
+
+    found = jax.jit(jax.vmap(land))(*map(jnp.asarray, (free, jacobian, mobility)))
+    assert np.max(found.unbalanced) < 1e-7
+    press, rub = found.impulses[..., 2], np.linalg.norm(found.impulses[..., :2], axis=-1)
+    assert np.all(rub <= 0.5 * press * (1 + 1e-9))
+    u = np.einsum("nkij,nj->nki", jacobian, found.v)
+    slides = rub > 0.4999999 * press
+    assert np.all(np.abs(u[..., 2]) * press < 1e-5)
+    assert np.all(np.linalg.norm(u[..., :2], axis=-1)[(press > 0) & ~slides] < 1e-5)
+    kinds = np.stack([press == 0, slides & (press > 0), ~slides]).sum(axis=(1, 2))
+    assert np.all(kinds > 100)
 
 
 def test_what_a_step_with_contact_refuses():
@@ -301,6 +330,69 @@ def test_only_the_nearest_take_part():
     ]
     assert every.report.contacts == four.report.contacts == 4
     close(every.report.penetration, np.cos(0.1) * 1e-4, 1e-9)
+
+
+@pytest.mark.spec("T12")
+def test_box_with_balls_on_it():
+    """SimBenchmark's: 25 balls on a box that is pushed along its diagonal, which a pyramid of friction would hold; the
+    accelerations of the first step are those of balls that roll."""
+    builder = dx.ModelBuilder()
+    box = dx.SpatialInertia(10.0, (0, 0, 0), 10 / 3 * np.diag([100.25, 100.25, 200.0]))
+    ball = dx.SpatialInertia(1.0, (0, 0, 0), 0.4 * 0.2**2 * np.eye(3))
+    names = [f"ball{k}" for k in range(25)]
+    builder.body("box", joint=dx.Free(), inertia=box)
+    for name in names:
+        builder.body(name, joint=dx.Free(), inertia=ball)
+    model = builder.build()
+    colliders = [
+        c.Collider("world", c.Plane(), name="floor"),
+        c.Collider("box", c.Box([10, 10, 0.5]), name="box"),
+        *(c.Collider(k, c.Sphere(0.2), name=k) for k in names),
+    ]
+    rough, rougher = c.Material(friction=0.4), c.Material(friction=0.8)
+    scene = c.scene(model, colliders, pairs={("floor", "box"): rough, **{("box", k): rougher for k in names}})
+    q = np.array(dx.neutral(model)).reshape(26, 7)
+    q[0, 2], q[1:, 2] = 0.5, 1.2
+    q[1:, :2] = 1.5 * (np.stack(np.meshgrid(np.arange(5), np.arange(5)), axis=-1).reshape(25, 2) - 2)
+    tau = jnp.zeros(156).at[3:5].set(150 / np.sqrt(2))
+    found = jax.jit(lambda q: Touching().touched(scene, q, jnp.zeros(156), tau, jnp.asarray(0.01)))(
+        jnp.asarray(q.ravel())
+    )
+    assert found.report.status == TouchStatus.SOLVED
+    a = found.v.reshape(26, 6)[:, 3:] / 0.01
+    close(a[0], [0.7385 / np.sqrt(2)] * 2 + [0], 1e-4)
+    close(a[1:], np.tile([0.211 / np.sqrt(2)] * 2 + [0], (25, 1)), 1e-4)
+
+
+@pytest.mark.spec("T15")
+def test_rod_that_jams():
+    """Painleve's: of a rod that slides on its tip, with more friction than 4/3 at this angle, no force keeps the tip
+    from going into the ground. It is stopped at once, however short the step; with less friction it slides on."""
+    builder = dx.ModelBuilder()
+    builder.body("rod", joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), np.eye(3) / 3))
+    tip = np.array([np.sqrt(0.2), 0, -np.sqrt(0.8)])
+    critical = (1 + 3 * tip[0] ** 2) / (-3 * tip[0] * tip[2])
+    close([critical, np.rad2deg(np.arctan2(-tip[2], tip[0]))], [4 / 3, 63.4349488], 1e-7)
+    ground, point = c.Collider("world", c.Plane()), c.Points(tip[None])
+    q = RISE().at[2].set(-tip[2])
+
+    @jax.jit
+    @jax.vmap
+    def slip(friction, dt):
+        scene = c.scene(builder.build(), [ground, c.Collider("rod", point, material=c.Material(friction=friction))])
+        found = Touching().touched(scene, q, jnp.zeros(6).at[3].set(1.0), jnp.zeros(6), dt)
+        touch = c.contacts(scene, q)
+        return c.contact_velocities(scene, touch, q, found.v)[0], found.impulses[0], found.report.status
+
+    friction, dt = jnp.array([1.5, 1.5, 1.3, 1.3]), jnp.array([1e-3, 1e-5, 1e-3, 1e-5])
+    u, impulses, status = slip(friction, dt)
+    assert np.all(status == TouchStatus.SOLVED)
+    close(u[:, 2], 0.0, 1e-5)
+    close(u[:2, 0], 0.0, 1e-5)
+    assert np.all(impulses[:2, 2] > 0.1)
+    assert np.all(impulses[:, 2] > 0)
+    assert u[2, 0] < u[3, 0]
+    assert 0.99 < u[3, 0] < 1
 
 
 def test_pairs_by_name():

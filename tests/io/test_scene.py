@@ -217,13 +217,7 @@ POSES = {
     [
         "anymal_b_simple_description/robots/anymal.urdf",
         pytest.param("solo_description/robots/solo12.urdf", marks=pytest.mark.slow),
-        pytest.param(
-            "go2_description/urdf/go2.urdf",
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.xfail(reason="of 1,000 steps on feet of 16 points each 31 are not solved, by a tenth"),
-            ],
-        ),
+        pytest.param("go2_description/urdf/go2.urdf", marks=pytest.mark.slow),
     ],
 )
 def test_quadruped_stands(name):

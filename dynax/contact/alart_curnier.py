@@ -1,0 +1,302 @@
+"""The velocity after a step with contact, by Newton's method for velocities and impulses at once.
+
+With `1 / R` in it Coulomb's law (`contact.coulomb`) has kinks a millionth of a velocity apart. But for any `rho` it is
+also
+
+    gamma = P(z)        z = gamma - rho (u - u_hat + R gamma)
+
+with `P` the law of `R = 1` (Alart & Curnier 1991). It is linear but for three cases, apart, sticking, sliding. A step
+is a system for the velocity alone, of which the impulses follow; where the cases are right it is the last one. Robots
+take one to four.
+
+Where steps do not come to an end, as where several corners of a body are about to slide, the kinks are rounded,
+
+    gamma_n (gamma_n - z_n) = kappa^2        and likewise between sticking and sliding,
+
+and `kappa` falls as fast as Newton's method follows (Chen & Mangasarian 1996); if need be again with another `rho`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dynax.compile.batching import trailing
+from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, times, unbalanced, within
+from dynax.linear.each import side_by_side
+from dynax.linear.gauss_jordan import gauss_jordan
+from dynax.linear.solve import solve
+from dynax.linear.sums import summed
+
+TRIES = (
+    (10, 1.0, 0.0, 0.0),
+    (40, 1.0, 0.1, 0.0),
+    (40, 30.0, 0.1, 0.0),
+    (40, 1e3, 0.1, 0.0),
+    (40, 1e4, 0.1, 0.0),
+    (40, 1.0, 0.1, 1e-2),
+)
+"""Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, and the least
+compliance by the mobility: at last for what is wedged, for which there is no rigid motion, or one of huge impulses."""
+FALL = 0.2
+NEAR = 0.3
+"""By which `kappa` falls when its own equations are solved to that part of it."""
+SHARP = {"float64": 1e-12, "float32": 1e-7}
+"""The least `kappa`, which is none."""
+HALVINGS = 6
+"""Lengths of a step that are tried, at most."""
+LEFT = {"float64": 1e-8, "float32": 1e-3}
+"""Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
+UNSOLVED = 10.0
+"""How many times as much as `LEFT` is no solution."""
+ENOUGH = {"float64": 1e-12, "float32": 1e-4}
+"""Of it, where there is not one step more."""
+
+
+class After(NamedTuple):
+    v: jax.Array
+    impulses: jax.Array
+    """In the frames of the contacts, on the second body, shape `(k, 3)` [N s]."""
+    unbalanced: jax.Array
+    """Of the momentum, as a part of what there is: small where the problem was solved."""
+
+
+class Rounded(NamedTuple):
+    """`max(x, 0)` with its kink rounded."""
+
+    value: jax.Array
+    other: jax.Array
+    """`max(-x, 0)`, of which the product with `value` is `kappa^2`."""
+
+    @classmethod
+    def of(cls, x: jax.Array, kappa: jax.Array) -> Rounded:
+        large = 0.5 * (jnp.abs(x) + jnp.sqrt(x * x + 4.0 * kappa * kappa))
+        small = kappa * (kappa / large)
+        return cls(jnp.where(x >= 0, large, small), jnp.where(x >= 0, small, large))
+
+    @property
+    def slope(self) -> jax.Array:
+        return self.value / (self.value + self.other)
+
+
+class Secant(NamedTuple):
+    """`gamma = offset + stiffness (u_hat - u)`, where `gamma = P(z)` leads from where it is not yet so."""
+
+    offset: jax.Array
+    """Shape `(k, 3)`."""
+    stiffness: jax.Array
+    """Shape `(k, 3, 3)`."""
+
+
+def rounded(friction: jax.Array, z: jax.Array, kappa: jax.Array) -> jax.Array:
+    """`P(z)`."""
+    press, length = Rounded.of(z[:, 2], kappa).value, length_along(z)
+    most = friction * press
+    part = most / (most + Rounded.of(length - most, kappa).value)
+    return jnp.stack([part * z[:, 0], part * z[:, 1], press], axis=1)
+
+
+def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> Secant:
+    """Of `P` linearised at `z`, solved for `gamma`: in the direction of `z` along the surface (l), across it (c), and
+    along the normal (n). What is one less something is written so that no digits cancel."""
+    give = rho * problem.compliance
+    normal, length = Rounded.of(z[:, 2], kappa), length_along(z)
+    press, slope = normal.value, normal.slope
+    rest = normal.other / (press + normal.other) + give * slope
+    k_n, o_n = rho * slope / rest, (press - slope * z[:, 2]) / rest
+
+    most = problem.friction * press
+    edge = Rounded.of(length - most, kappa)
+    size = most + edge.value
+    part, slides, sticks = most / size, edge.slope, edge.other / (edge.value + edge.other)
+    along = part * (length * sticks + edge.other) / size
+    by_most = (length / size) * (most * slides + edge.value) / size
+    rest = (edge.value + part * length * slides) / size + give * along
+    gain = by_most * problem.friction * slope
+    k_l, k_c = rho * along / rest, rho * part / (edge.value / size + give * part)
+    k_ln = gain * ((1.0 - give) * k_n + rho) / rest
+    o_l = ((part - along) * length + gain * ((1.0 - give) * o_n - z[:, 2])) / rest
+
+    some = length > 0
+    x, y = (jnp.where(some, z[:, k] / jnp.where(some, length, 1.0), 1.0 - k) for k in (0, 1))
+    none = jnp.zeros_like(x)
+    mixed = (k_l - k_c) * x * y
+    rows = [
+        [k_l * x * x + k_c * y * y, mixed, k_ln * x],
+        [mixed, k_l * y * y + k_c * x * x, k_ln * y],
+        [none, none, k_n],
+    ]
+    return Secant(jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1))
+
+
+def _forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:
+    """`stiffness u` of each contact, `u` of shape `(k, 3, ...)`."""
+    k = stiffness.reshape(*stiffness.shape[:3], *(1,) * (u.ndim - stiffness.ndim + 1), *stiffness.shape[3:])
+    return k[:, :, 0] * u[:, None, 0] + k[:, :, 1] * u[:, None, 1] + k[:, :, 2] * u[:, None, 2]
+
+
+def _product(rows: jax.Array, x: jax.Array) -> jax.Array:
+    """`x` times rows. As a loop it is in one kernel with the rest; a sum over an axis is in none, or is slow."""
+    nothing = jnp.zeros(jnp.broadcast_shapes(rows.shape[1:], x.shape[1:]), rows.dtype)
+    return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
+
+
+def _matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
+    """`H + J^T K J`. As a loop it is in one kernel with the rest, where a product of matrices would be a call."""
+
+    def add(total: jax.Array, one: tuple) -> tuple[jax.Array, None]:
+        j, g = one
+        return total + sum(j[a][:, None] * g[a][None] for a in range(3)), None
+
+    return lax.scan(add, problem.inertia, (problem.jacobian, _forces(stiffness, problem.jacobian)))[0]
+
+
+class Going(NamedTuple):
+    """Of Newton's method."""
+
+    attempt: jax.Array
+    """Of `TRIES`."""
+    steps: jax.Array
+    """In it."""
+    kappa: jax.Array
+    v: jax.Array
+    impulses: jax.Array
+    left: jax.Array
+    best: jax.Array
+    """The velocity with the least that is left."""
+    least: jax.Array
+    done: jax.Array
+
+
+def _found(problem: Impact) -> jax.Array:
+    """The velocity after the step; of a batch those that are done wait for the others."""
+    dtype = problem.free.dtype
+    inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
+    by_freedom = jnp.moveaxis(problem.jacobian, 2, 0)
+    by_row = problem.jacobian.reshape(-1, *problem.jacobian.shape[2:])
+
+    def unbalanced(v: jax.Array, impulses: jax.Array) -> jax.Array:
+        return _product(inertia, v - problem.free) - _product(by_row, impulses.reshape(-1, *impulses.shape[2:]))
+
+    def left(v: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
+        """Of the momentum that does not balance, as energy."""
+        rest = unbalanced(v, within(problem.friction, (problem.target - u) / soft[:, None]))
+        return summed(rest * rest * weight, 0)
+
+    def energy(v: jax.Array) -> jax.Array:
+        return summed(v * _product(inertia, v), 0)
+
+    there = jnp.maximum(energy(problem.free), energy(problem.begin))
+    there = jnp.where(there > 0, there, 1.0)
+    unit = jnp.sqrt(there / problem.mobility)
+    sharp = SHARP[dtype.name]
+    enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
+    most, parts, first, least = (np.array(x) for x in zip(*TRIES, strict=True))
+    parts, first, least = parts.astype(dtype), np.maximum(first, sharp).astype(dtype), least.astype(dtype)
+
+    def newton(s: Going) -> Going:
+        rho = jnp.asarray(parts)[s.attempt] / problem.mobility
+        kappa = s.kappa * unit
+        wedged = jnp.asarray(least)[s.attempt]
+        soft = jnp.maximum(problem.compliance, wedged * problem.mobility)
+        u = _product(by_freedom, s.v)
+        z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
+        own = secant(problem._replace(compliance=soft), z, kappa, rho)
+        meant = own.offset + _forces(own.stiffness, problem.target - u)
+        dv = -gauss_jordan(_matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
+        du = _product(by_freedom, dv)
+        change = meant - _forces(own.stiffness, du) - s.impulses
+        dz = change - rho[:, None] * (du + soft[:, None] * change)
+
+        def away(part: jax.Array) -> jax.Array:
+            miss = s.impulses + part * change - rounded(problem.friction, z + part * dz, kappa)
+            return summed(problem.mobility * summed(miss * miss), 0)
+
+        start = away(jnp.zeros_like(there))
+
+        def shorter(state: tuple) -> tuple:
+            """The next length, unless one has been good; the nearest so far."""
+            k, part, nearest, least = state
+            own = away(part)
+            nearer = (own < least) & ~good(nearest, least)
+            return k + 1, 0.5 * part, jnp.where(nearer, part, nearest), jnp.where(nearer, own, least)
+
+        def good(part: jax.Array, value: jax.Array) -> jax.Array:
+            return s.done | (value < (1.0 - 0.1 * part) * start)
+
+        one = jnp.ones_like(there)
+        search = lax.while_loop(
+            lambda x: (x[0] < HALVINGS) & ~jnp.all(good(*x[2:])), shorter, (0, one, 0.0 * one, jnp.inf * one)
+        )
+        _, _, part, value = search
+        v, impulses = s.v + part * dv, s.impulses + part * change
+        rest = left(v, u + part * du, soft)
+        unsolved = s.least > UNSOLVED**2 * fair
+        nearer = ~s.done & jnp.where(wedged > 0, unsolved & (rest <= fair), rest < s.least)
+        follows = value < (NEAR * s.kappa) ** 2 * there
+        kappa = jnp.where(follows, jnp.maximum(FALL * s.kappa, sharp), s.kappa)
+        done = s.done | (rest <= enough) | ((rest <= fair) & (s.left <= fair))
+        steps = s.steps + 1
+        over = steps >= jnp.asarray(most)[s.attempt]
+        attempt = s.attempt + over
+        out = attempt >= len(TRIES)
+        attempt = jnp.where(out, 0, attempt)
+        return Going(
+            attempt,
+            jnp.where(over, 0, steps),
+            jnp.where(over, jnp.asarray(first)[attempt], kappa),
+            jnp.where(over, problem.free, v),
+            jnp.where(over, 0.0, impulses),
+            jnp.where(over, jnp.inf, rest),
+            jnp.where(nearer, v, s.best),
+            jnp.where(nearer, rest, s.least),
+            done | out,
+        )
+
+    none = jnp.zeros_like(problem.target)
+    rest = left(problem.free, _product(by_freedom, problem.free), problem.compliance)
+    zero = jnp.zeros(there.shape, int)
+    kappa = jnp.full_like(there, first[0])
+    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, ~(rest > enough))
+    return lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin).best
+
+
+_solved = trailing(lambda _, problem: side_by_side(_found, problem.free.shape[1:], problem))
+
+
+@jax.custom_jvp
+def _velocity(problem: Impact) -> jax.Array:
+    return _solved((), problem)
+
+
+@_velocity.defjvp
+def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """The momentum stays in balance, whatever changes."""
+    (problem,), (change,) = primals, tangents
+    v = _velocity(problem)
+
+    def rest(problem: Impact) -> jax.Array:
+        return unbalanced(problem, v, coulomb(problem, v))
+
+    moved = jax.jvp(rest, (problem,), (change,))[1]
+    return v, -solve(_matrix(problem, stiffness(problem, v)), moved)
+
+
+def after(problem: Impact) -> After:
+    """The velocity after the step, with derivatives of any order by the equation that it obeys."""
+    if not len(problem.target):
+        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), jnp.zeros((), problem.free.dtype))
+    v = _velocity(problem)
+    impulses = coulomb(problem, v)
+    weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
+    rest = weight * unbalanced(problem, v, impulses)
+    there = jnp.stack([weight * times(problem.inertia, x) for x in (v, problem.free, problem.begin)])
+    largest = jnp.max(jnp.abs(there))
+    known = largest > 0
+    return After(
+        v, impulses, lax.stop_gradient(jnp.where(known, jnp.max(jnp.abs(rest)) / jnp.where(known, largest, 1.0), 0.0))
+    )

@@ -1,0 +1,100 @@
+"""Coulomb's law of contacts that give a little, and the balance of momentum with it.
+
+    H (v - v*) = J^T gamma        u = J v        y = (u_hat - u) / R
+    gamma_n = max(y_n, 0)         gamma_t = y_t, but at most mu gamma_n long
+
+`v*` is the velocity without contact, `u` the velocity at a contact, two entries along the surface and the last along
+the normal. `R` is a compliance in series with each contact: it makes the velocity one whatever `J`, of feet with many
+points, pushed from two sides; small, it is a rigid contact. What slides neither opens nor is pressed: friction is along
+the slip, and the normal does not know of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Impact(NamedTuple):
+    """The problem of a step."""
+
+    inertia: jax.Array
+    """`H`, shape `(nv, nv)`."""
+    free: jax.Array
+    """`v*`, shape `(nv,)`."""
+    begin: jax.Array
+    """The velocity before the step, shape `(nv,)`: how much motion there is."""
+    jacobian: jax.Array
+    """`J`, two rows along the surface and one along the normal, shape `(k, 3, nv)`."""
+    target: jax.Array
+    """The velocity `u_hat` at which there is no force, shape `(k, 3)`."""
+    compliance: jax.Array
+    """`R`, shape `(k,)`."""
+    mobility: jax.Array
+    """The velocity along the normal of a unit of impulse, shape `(k,)`."""
+    friction: jax.Array
+    """Shape `(k,)`."""
+
+    def local(self, v: jax.Array) -> jax.Array:
+        """Velocities at the contacts, shape `(k, 3)`."""
+        return jnp.sum(self.jacobian * v, axis=2)
+
+    def push(self, impulses: jax.Array) -> jax.Array:
+        """`J^T gamma`."""
+        return jnp.sum(self.jacobian * impulses[:, :, None], axis=(0, 1))
+
+
+def coulomb(problem: Impact, v: jax.Array) -> jax.Array:
+    """The impulses at a velocity."""
+    return within(problem.friction, (problem.target - problem.local(v)) / problem.compliance[:, None])
+
+
+def within(friction: jax.Array, y: jax.Array) -> jax.Array:
+    """`y`, shape `(k, 3)`, as friction lets it."""
+    press, length = jnp.maximum(y[:, 2], 0.0), length_along(y)
+    most = friction * press
+    slides = length > most
+    part = jnp.where(slides, most / jnp.where(slides, length, 1.0), 1.0)
+    return jnp.stack([part * y[:, 0], part * y[:, 1], press], axis=1)
+
+
+def stiffness(problem: Impact, v: jax.Array) -> jax.Array:
+    """`-d gamma / du` of `coulomb`, shape `(k, 3, 3)`."""
+    friction = problem.friction
+    y = (problem.target - problem.local(v)) / problem.compliance[:, None]
+    length, pressed = length_along(y), y[:, 2] > 0
+    most = friction * jnp.maximum(y[:, 2], 0.0)
+    slides = length > most
+    some = jnp.where(slides, length, 1.0)
+    x, y = y[:, 0] / some, y[:, 1] / some
+    across = jnp.where(slides, most / some, 1.0)
+    along = jnp.where(slides, 0.0, 1.0)
+    by_press = jnp.where(slides & pressed, friction, 0.0)
+    none, straight = jnp.zeros_like(x), jnp.where(slides, 1.0, 0.0)
+    one = jnp.stack([along + straight * across * y * y, -straight * across * x * y, by_press * x], axis=1)
+    other = jnp.stack([-straight * across * x * y, along + straight * across * x * x, by_press * y], axis=1)
+    last = jnp.stack([none, none, jnp.where(pressed, 1.0, 0.0)], axis=1)
+    return jnp.stack([one, other, last], axis=1) / problem.compliance[:, None, None]
+
+
+def length_along(y: jax.Array) -> jax.Array:
+    """Of the part along the surface."""
+    square = y[:, 0] * y[:, 0] + y[:, 1] * y[:, 1]
+    some = square > jnp.finfo(y.dtype).tiny
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+
+
+def times(a: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.sum(a * x, axis=1)
+
+
+def diagonal(a: jax.Array) -> jax.Array:
+    index = np.arange(len(a))
+    return a[index, index]  # `jnp.diagonal` is no loop of XLA's own
+
+
+def unbalanced(problem: Impact, v: jax.Array, impulses: jax.Array) -> jax.Array:
+    return times(problem.inertia, v - problem.free) - problem.push(impulses)
