@@ -149,11 +149,17 @@ def _whitened(f: Factor, rhs: jax.Array, forces: Parts | None = None) -> tuple[j
     return (f.roots.solve(rhs[f.order.roots] - z) if len(z) else z), w
 
 
+def inverse_of(factor: Factor, like: jax.Array) -> jax.Array:
+    """`M^-1`, symmetric, shape `(nv, nv, *batch)`, with the type and the batch of `like`."""
+    size, batch = len(factor.order.places), like.shape[1:]
+    eye = jnp.eye(size, dtype=like.dtype).reshape(size, size, *(1,) * len(batch))
+    inverse = solve(factor, eye + jnp.zeros(batch, like.dtype))
+    return 0.5 * (inverse + jnp.swapaxes(inverse, 0, 1))
+
+
 @jax.jit
 def _inverse_mass_matrix(model: Model, q: jax.Array) -> jax.Array:
-    eye = jnp.eye(model.nv, dtype=q.dtype)
-    inverse = solve(factorize(model, q), eye.reshape(eye.shape + (1,) * (q.ndim - 1)) + jnp.zeros(q.shape[1:], q.dtype))
-    return 0.5 * (inverse + jnp.swapaxes(inverse, 0, 1))
+    return inverse_of(factorize(model, q), q)
 
 
 @for_models

@@ -18,7 +18,7 @@ from dynax.compile.fence import apart
 from dynax.flexible import FlexibleBody
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
-from dynax.spatial import Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_translation
+from dynax.spatial import Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_jacobian
 from dynax.sweep import take_rows
 
 # Each leaf's axes without those of a batch, and which of them run over modes.
@@ -31,6 +31,7 @@ _AXES = {
 }  # fmt: skip
 
 
+_OPPOSITE = Mat3(-1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, -1.0)
 _SIX = ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2))
 
 
@@ -49,6 +50,17 @@ class Modal(NamedTuple):
         along = summed(self.coupling * rate)
         own = summed(self.mass * rate[:, None], 2)
         return self.inertia @ velocity + along, own + self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+
+
+class Places(NamedTuple):
+    """Where the places of bodies that bend stand in what they hang on, as joints of six freedoms."""
+
+    pose: jax.Array
+    """Coordinates of a free joint, `(places, 7, *batch)`."""
+    columns: jax.Array
+    """The velocities by each mode, in their own axes, `(places, 6, m, *batch)`."""
+    drift: jax.Array
+    """The accelerations while the modes keep their rates, `(places, 6, *batch)`."""
 
 
 class FlexibleBodies:
@@ -71,8 +83,9 @@ class FlexibleBodies:
             body = jax.tree.map(apart, dataclasses.replace(model.bodies[rows[0]], **leaves).gathered())
             self.groups.append((rows, body))
         self._order = np.argsort([row for rows, _ in self.groups for row in rows])
-        # Nodes: of each body the first, which its frame hangs on, then the others.
+        # Places: of each body its frame, which hangs on the first node, then the other nodes.
         self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
+        self.first = np.array([k == 0 for m in model.members for k in range(1 + len(m.nodes))])
         self.nodes = {
             name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
             for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
@@ -132,63 +145,63 @@ class FlexibleBodies:
             found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
         return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
 
-    def poses(self, eta: jax.Array) -> jax.Array:
-        """Where nodes stand in the frames, as coordinates of a free joint, `(nodes, 7, *batch)`."""
-        angle, shift, _ = self._displaced(eta)
-        turn = Quaternion.exp(angle)
-        place = Vec3(*(self.nodes["node_position"][:, k] for k in range(3))) + shift
-        seven = jnp.broadcast_arrays(place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z)
-        return jnp.stack([apart(a) for a in seven], axis=1)
+    def places(self, eta: jax.Array, rate: jax.Array) -> Places:
+        """The frames in their first nodes, and the other nodes in their frames.
 
-    def columns(self, eta: jax.Array) -> jax.Array:
-        """The velocities of nodes by each mode, in their own axes, `(nodes, 6, m, *batch)`.
+        With `a = Pi_w eta`, `p` the displaced position and `J` of `exp_jacobian`, angular velocities in own axes are
 
-        The angular ones are the exact rates of `exp(Pi_w eta)`: `Pi_w` itself is right to first order only.
+            node    J(-a) da/dt            its linear one    exp(-a) dp/dt
+            frame  -J(a) da/dt = w                           p x w - dp/dt
+
+        the exact rates: `Pi_w` itself is right to first order only.
         """
-        angle, _, slope = self._displaced(eta)
-        turning = Vec3(*(self.nodes["node_rotation"][:, k] for k in range(3)))
-        return _seen(angle, turning, slope)
-
-    def drifts(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
-        """The accelerations of nodes while the modes keep their rates, `(nodes, 6, *batch)`."""
-        own = self.of_owner(rate)
-        turning = Vec3(*(summed(self.nodes["node_rotation"][:, k] * own) for k in range(3)))
-
-        def velocities(x: jax.Array) -> jax.Array:
-            angle, _, slope = self._displaced(x)
-            return _seen(angle, turning, summed(slope * own))
-
-        return jax.jvp(velocities, (eta,), (rate,))[1]
-
-    def of_owner(self, x: jax.Array) -> jax.Array:
-        """Quantities of bodies at each of their nodes."""
-        return x[self.owner]
-
-    def _displaced(self, eta: jax.Array) -> tuple[Vec3, Vec3, Vec3]:
-        """`Pi_w eta`, the displacement, and its slopes by the modes, axes (node, mode)."""
-        x = self.of_owner(eta)
+        x, own = self.of_owner(eta), self.of_owner(rate)
         drawn = apart(summed(self.nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
         slope = jnp.swapaxes(self.nodes["node_translation"], 1, 2) + drawn
-        shift = apart(summed((slope - 0.5 * drawn) * x[:, :, None]))
-        angle = apart(summed(self.nodes["node_rotation"] * x[:, None], 2))
-        return (
-            Vec3(*(angle[:, k] for k in range(3))),
-            Vec3(*(shift[:, k] for k in range(3))),
-            Vec3(*(slope[:, :, k] for k in range(3))),
-        )
+        position = self.nodes["node_position"] + summed((slope - 0.5 * drawn) * x[:, :, None])
+        angle = summed(self.nodes["node_rotation"] * x[:, None], 2)
+        speed = summed(slope * own[:, :, None])
+        gain = summed(summed(self.nodes["node_foreshortening"] * own[:, None, :, None], 2) * own[:, :, None])
+        turning, moving, gain = _vec(self.nodes["node_rotation"]), _vec(jnp.swapaxes(slope, 1, 2)), _vec(gain)
+        angle, p, speed = (_vec(apart(a)) for a in (angle, position, speed))
+
+        frame = self.first.reshape(-1, *(1,) * len(self.batch))
+        sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
+        angle, turning = angle * sign, turning * -sign[:, None]
+        turned = summed(jax.tree.map(lambda a: a * own, turning))
+        jacobian, bias = jax.tree.map(apart, exp_jacobian(angle, -turned, turned))
+        pose = jax.tree.map(apart, Quaternion.exp(-angle))
+        back = pose.matrix().T
+        arm, onto = _chosen(frame, p, Vec3(0.0, 0.0, 0.0)), _chosen(frame, _OPPOSITE, back)
+        arm, onto = jax.tree.map(apart, (arm, onto))
+
+        each_jacobian, each_arm, each_onto = jax.tree.map(lambda a: a[:, None], (jacobian, arm, onto))
+        angular = each_jacobian @ turning
+        columns = Motion(angular, each_onto @ moving + each_arm.cross(angular))
+        spin = jacobian @ turned
+        ahead = _chosen(frame, speed, onto @ speed)
+        drift = Motion(bias, onto @ gain + ahead.cross(spin) + arm.cross(bias))
+        place = _chosen(frame, -back.transpose_apply(p), p)
+        seven = (place.x, place.y, place.z, pose.w, pose.x, pose.y, pose.z)
+        return Places(_stack(*seven), _stack(*jax.tree.leaves(columns)), _stack(*jax.tree.leaves(drift)))
+
+    def of_owner(self, x: jax.Array) -> jax.Array:
+        """Quantities of bodies at each of their places."""
+        return x[self.owner]
 
 
-def _seen(angle: Vec3, turning: Vec3, slope: Vec3) -> jax.Array:
-    """Velocities in axes that have turned by `angle`, from rates of the angle and of the place, on axis 1."""
-    # What depends on the angle alone is computed once for all modes.
-    units = [Vec3(*(jnp.full_like(angle.x, j == k) for j in range(3))) for k in range(3)]
-    spin = Mat3.from_columns(*(exp_translation(-angle, unit) for unit in units))
-    spin, turn = jax.tree.map(apart, (spin, Quaternion.exp(-angle).matrix()))
-    if slope.x.ndim > angle.x.ndim:
-        spin, turn = jax.tree.map(lambda a: a[:, None], (spin, turn))
-    angular, linear = spin @ turning, turn @ slope
-    six = jnp.broadcast_arrays(angular.x, angular.y, angular.z, linear.x, linear.y, linear.z)
-    return jnp.stack([apart(a) for a in six], axis=1)
+def _vec(a: jax.Array) -> Vec3:
+    """Of an array whose axis 1 has length 3."""
+    return Vec3(*jnp.unstack(a, axis=1))
+
+
+def _stack(*components: jax.Array) -> jax.Array:
+    """Components on axis 1."""
+    return jnp.stack([apart(a) for a in jnp.broadcast_arrays(*components)], axis=1)
+
+
+def _chosen(mask: np.ndarray, a, b):
+    return jax.tree.map(lambda a, b: jnp.where(mask, a, b), a, b)
 
 
 def _broadcast(leaves, ndim: int) -> list[jax.Array]:

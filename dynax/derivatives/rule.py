@@ -88,21 +88,47 @@ class Point(NamedTuple):
     leaves: tuple
 
 
+class Moves(NamedTuple):
+    """What moves of `(model, q, v, tau, external)`."""
+
+    structure: Any
+    which: tuple[int, ...]
+    """Leaves of `(model, external)`."""
+    leaves: tuple
+    """These, with the full batch."""
+    change: Change
+
+    @staticmethod
+    def of(primals: tuple, tangents: tuple) -> Moves:
+        model, q, v, _, external = primals
+        dmodel, dq, dv, dtau, dexternal = tangents
+        constants, structure = jax.tree.flatten((model, external))
+        rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
+        which = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
+        leaves, along = (tuple(full(x[k], v.shape[1:]) for k in which) for x in (constants, rates))
+        change = Change(
+            leaves=along,
+            q=None if is_zero(dq) else tangent_rows(model, q, dq),
+            v=None if is_zero(dv) else dv,
+            last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
+        )
+        return Moves(structure, which, leaves, change)
+
+    def model(self, constants: list, leaves: tuple) -> tuple[Any, jax.Array | None]:
+        """`(model, external)` with these leaves in the place of those that move."""
+        current = list(constants)
+        for k, leaf in zip(self.which, leaves, strict=True):
+            current[k] = leaf
+        return jax.tree.unflatten(self.structure, current)
+
+
 def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals, execution: str) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
-    dmodel, dq, dv, dtau, dexternal = tangents
+    moves = Moves.of(primals, tangents)
+    moving, with_leaves, constants = moves.which, moves.model, jax.tree.leaves((model, external))
     paths, structure = jax.tree_util.tree_flatten_with_path((model, external))
-    constants = [leaf for _, leaf in paths]
-    rates = jax.tree.leaves((dmodel, dexternal), is_leaf=is_zero)
-    moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
-    at = Point(q, v, a, tuple(full(constants[k], v.shape[1:]) for k in moving))
-
-    def with_leaves(constants: list, leaves: tuple) -> tuple[Model, jax.Array | None]:
-        current = list(constants)
-        for k, leaf in zip(moving, leaves, strict=True):
-            current[k] = leaf
-        return jax.tree.unflatten(structure, current)
+    at = Point(q, v, a, moves.leaves)
 
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         model, external = with_leaves(constants, leaves)
@@ -150,12 +176,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
             leaves = jax.tree.map(jnp.negative, *along(jnp.ones_like(power)))
         return Change(leaves, bar_q, bar_v, weights.freedoms)
 
-    right = Change(
-        leaves=tuple(full(rates[k], v.shape[1:]) for k in moving),
-        q=None if is_zero(dq) else tangent_rows(model, q, dq),
-        v=None if is_zero(dv) else dv,
-        last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
-    )
+    right = moves.change
     return solution(system, forward, backward)((found, constants), at, right)
 
 

@@ -52,10 +52,9 @@ def state(model: FlexibleModel, q: jax.Array, v: jax.Array | None = None) -> Sta
     v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype) if v is None else v
     bodies, at = FlexibleBodies(model, q), model.places
     eta = bodies.modes(q, at.modes_q)
-    columns = bodies.columns(eta)
-    whole = of_skeleton(q, bodies.poses(eta), at.q)
     rate = bodies.modes(v, at.modes_v)
-    drift = of_skeleton(jnp.zeros_like(v), bodies.drifts(eta, rate), at.v)
+    pose, columns, drift = bodies.places(eta, rate)
+    whole, drift = of_skeleton(q, pose, at.q), of_skeleton(jnp.zeros_like(v), drift, at.v)
     return State(bodies, whole, eta, columns, expanded(model, bodies, columns, v), rate, drift)
 
 
@@ -113,6 +112,17 @@ def added(a: Parts, b: Parts) -> Parts:
     return Parts(a.roots + b.roots, a.rows + b.rows)
 
 
+class Inertias(NamedTuple):
+    """Of the bodies that bend, in their frames, and of the rigid ones, in world axes."""
+
+    bending: Modal
+    rigid: Parts
+
+
+def inertias_at(at: State, s: Setup, kin: Parts) -> Inertias:
+    return Inertias(at.bodies.inertia(at.eta), world_inertias(s, kin))
+
+
 class Moving(NamedTuple):
     """The forces of a motion of the skeleton."""
 
@@ -122,6 +132,7 @@ class Moving(NamedTuple):
     """What all bodies need, those that bend at their frames, less the wrenches from outside."""
     modal: jax.Array
     """What modes need of their own, `(bodies, m, *batch)`."""
+    inertias: Inertias
 
 
 def moving(model: FlexibleModel, at: State, a, external, execution: str = "levels", *, rest: bool = False) -> Moving:
@@ -135,12 +146,13 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
     )
     velocity, acceleration = velocity.rotate_back(rotation), acceleration.rotate_back(rotation)
     modes = jnp.zeros_like(at.rate) if a is None else bodies.modes(a, model.places.modes_v)
-    force, modal = bodies.inertia(at.eta).momentum(acceleration, modes)
+    inertias = inertias_at(at, s, kin)
+    force, modal = inertias.bending.momentum(acceleration, modes)
     more, own = bodies.gyroscopic(at.eta, at.rate, velocity)
     elastic = jnp.zeros_like(modal) if rest else bodies.elastic(at.eta, at.rate)
     needed = on_frames(model, s, (force + more).rotate(rotation))
-    forces = added(net_forces(s, kin, world_inertias(s, kin), external), needed)
-    return Moving(s, kin, forces, modal + own + elastic)
+    forces = added(net_forces(s, kin, inertias.rigid, external), needed)
+    return Moving(s, kin, forces, modal + own + elastic, inertias)
 
 
 def inverse(model: FlexibleModel, q, v, a, external, *, rest: bool = False) -> jax.Array:
@@ -160,13 +172,18 @@ def needed(model: FlexibleModel, at: State, m: Moving, a: jax.Array | None, *, r
     return reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
 
 
-def with_bending(model: FlexibleModel, at: State, s: Setup, kin: Parts) -> tuple[Modal, Parts]:
-    """The inertia of the bodies that bend in world axes, and all bodies' with its rigid part."""
-    (rotation,) = at_frames(model, s, Parts(*((k.rotation,) for k in kin)))
-    modal = at.bodies.inertia(at.eta)
+def bending(model: FlexibleModel, own: Inertias, s: Setup, kin: Parts) -> Modal:
+    """The inertia of the bodies that bend in world axes."""
+    modal, (rotation,) = own.bending, at_frames(model, s, Parts(*((k.rotation,) for k in kin)))
     coupling = modal.coupling.rotate(jax.tree.map(lambda a: a[:, None], rotation))
-    modal = Modal(modal.inertia.rotate(rotation), coupling, modal.mass)
-    return modal, added(world_inertias(s, kin), on_frames(model, s, modal.inertia))
+    return Modal(modal.inertia.rotate(rotation), coupling, modal.mass)
+
+
+def with_bending(model: FlexibleModel, at: State, s: Setup, kin: Parts) -> tuple[Modal, Parts]:
+    """The same, and all bodies' inertia with its rigid part."""
+    own = inertias_at(at, s, kin)
+    modal = bending(model, own, s, kin)
+    return modal, added(own.rigid, on_frames(model, s, modal.inertia))
 
 
 def flat(tree, axes: int):

@@ -73,7 +73,7 @@ def _(model, q, v, a=None, external=None):
     return Tree(
         rows_of(model, at, m.setup, m.kin, q, v),
         lambda: needed(model, at, m, a),
-        lambda: factorized(nodes(model, at, m.setup, m.kin, static)),
+        lambda: factorized(nodes(model, at, m.setup, m.kin, m.inertias, static)),
     )
 
 

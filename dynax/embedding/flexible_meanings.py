@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from dynax import sweep
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix
+from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix, inverse_of
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
@@ -42,14 +42,16 @@ from dynax.embedding.flexible import (
     at_rest,
     composite,
     expanded,
+    inertias_at,
     inverse,
     moving,
     on_frames,
     state,
     with_bending,
 )
-from dynax.embedding.flexible_nodes import forward, nodes
+from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
+from dynax.embedding.flexible_rule import differentiable
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
 from dynax.model.checks import as_state
@@ -199,7 +201,7 @@ def _(model, q):
 @extend(factorize, FlexibleModel)
 def _(model, q):
     at, s, kin = at_rest(model, q)
-    return factorized(nodes(model, at, s, kin, plan(model.skeleton.topology, model.members)))
+    return factorized(nodes(model, at, s, kin, inertias_at(at, s, kin), plan(model.skeleton.topology, model.members)))
 
 
 # All that is made of the factor alone is the same function.
@@ -207,11 +209,7 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
     extend(_function, FlexibleModel)(_function.__wrapped__)
 
 
-def _by_walks(execution: str):
-    return batch_last(partial(forward, execution=execution))
-
-
-_FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
+_FORWARD = {execution: differentiable(execution) for execution in sweep.EXECUTIONS}
 _FORWARD["automatic"] = _FORWARD["levels"]
 
 
@@ -244,23 +242,34 @@ def _(model, q, v, tau, a, prescribed, external=None):
 # Derivatives along the tangent space.
 
 
-@extend(inverse_dynamics_derivatives, FlexibleModel)
-def _(model, q, v, a, external=None):
-    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+def _by_state(model, q, v, a, external):
+    """The derivatives of the forces needed, by `q` and `v`."""
 
     def needed(d, v):
         return inverse_dynamics(model, integrate(model, q, d), v, a, external)
 
-    by_q, by_v = jax.jacfwd(needed, argnums=(0, 1))(jnp.zeros_like(v), v)
+    return jax.jacfwd(needed, argnums=(0, 1))(jnp.zeros_like(v), v)
+
+
+@extend(inverse_dynamics_derivatives, FlexibleModel)
+def _(model, q, v, a, external=None):
+    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+    by_q, by_v = _by_state(model, q, v, a, external)
     return InverseDynamicsDerivatives(q=by_q, v=by_v, a=mass_matrix(model, q))
+
+
+@batch_last
+def _with_inverse_mass(model: FlexibleModel, q, v, tau, external) -> tuple[jax.Array, jax.Array]:
+    a, factor = solved(model, q, v, tau, external)
+    return a, inverse_of(factor, q)
 
 
 @extend(forward_dynamics_derivatives, FlexibleModel)
 def _(model, q, v, tau, external=None):
     q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
-    inverse_mass = inverse_mass_matrix(model, q)
-    found = inverse_dynamics_derivatives(model, q, v, forward_dynamics(model, q, v, tau, external), external)
-    return ForwardDynamicsDerivatives(q=-inverse_mass @ found.q, v=-inverse_mass @ found.v, tau=inverse_mass)
+    a, inverse_mass = _with_inverse_mass(model, q, v, tau, external)
+    by_q, by_v = _by_state(model, q, v, a, external)
+    return ForwardDynamicsDerivatives(q=-inverse_mass @ by_q, v=-inverse_mass @ by_v, tau=inverse_mass)
 
 
 # Energies and momenta.

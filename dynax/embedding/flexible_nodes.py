@@ -21,20 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.articulated import Tree, recursion
+from dynax.algorithms.factor import Factor
 from dynax.bodies.base import free_bases
 from dynax.bodies.block import Block
 from dynax.bodies.flexible import Modal
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
-from dynax.embedding.flexible import State, flat, moving, on_modes, reduced, state, with_bending
+from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, reduced, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.kinds import Kinds
-from dynax.tree.bodies import passive_force, per_velocity, world_inertias
+from dynax.tree.bodies import passive_force, per_velocity
 from dynax.tree.freedoms import freedoms
 from dynax.tree.layout import Parts
 from dynax.tree.nodes import Load, NodesOfKinds
@@ -53,19 +54,20 @@ class Bent(NamedTuple):
     """From the node's point to each place."""
 
 
-def nodes(model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None) -> Tree:
+def nodes(
+    model: FlexibleModel, at: State, s: Setup, kin: Parts, own: Inertias, p: Plan, locked: np.ndarray | None = None
+) -> Tree:
     """The tree of nodes; `locked` freedoms (mask over `nv`) are taken out of the recursion."""
-    return node_tree(model, at, s, kin, p, locked)[0]
+    return node_tree(model, at, s, kin, own, p, locked)[0]
 
 
 def node_tree(
-    model: FlexibleModel, at: State, s: Setup, kin: Parts, p: Plan, locked: np.ndarray | None = None
+    model: FlexibleModel, at: State, s: Setup, kin: Parts, own: Inertias, p: Plan, locked: np.ndarray | None = None
 ) -> tuple[Tree, list[Bent]]:
     """The tree of nodes, and of those that bend what else is known."""
-    tree, inertias = model.tree, world_inertias(s, kin)
-    modal = with_bending(model, at, s, kin)[0]
+    tree, modal = model.tree, bending(model, own, s, kin)
     rotation, offset, inertia = s.layout.body_order(
-        Parts(*((k.rotation, k.offset, i) for k, i in zip(kin, inertias, strict=True)))
+        Parts(*((k.rotation, k.offset, i) for k, i in zip(kin, own.rigid, strict=True)))
     )
     offset = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(a), *s.batch)), offset)
     rows, armature = freedoms(tree, s, kin), per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
@@ -79,7 +81,7 @@ def node_tree(
         held = [(v >= 0) & locked[v] for v in p.order.velocity]
         found = [node.without(_static(h, s)) for node, h in zip(found, held, strict=True)]
     at_ports = Kinds([*(take_rows(inertia, p.last) for _ in rigid), *(None for _ in bent)])
-    return Tree(p.order, NodesOfKinds(found), at_ports, free_bases(tree, s, inertias, p.bases)), bent
+    return Tree(p.order, NodesOfKinds(found), at_ports, free_bases(tree, s, own.rigid, p.bases)), bent
 
 
 def _bent(
@@ -88,14 +90,11 @@ def _bent(
     """The nodes of one size, from the modal inertias in world axes and those of what is welded to places."""
     arm = _along(offset, b.paths)
     to_frame = jax.tree.map(lambda a: a[:, 0], arm)
-    own = pick(at.columns, b.place)[:, :, :, : b.mode.shape[1]]
-    six = jax.tree.map(lambda a: a[:, :, None], pick(freedom, b.held))
-    frame = jax.tree.map(apart, summed(six * own[:, 0]).shift(-_per_mode(to_frame, 1)))
-    turned, (x, y, z, u, v, w) = pick(rotation, b.body[:, 1:-1]), jnp.unstack(own[:, 1:], axis=2)
-    nodes = Motion(Vec3(x, y, z), Vec3(u, v, w)).rotate(_per_mode(turned, 2))
-    nodes = nodes.shift(-_per_mode(jax.tree.map(lambda a: a[:, 1:], arm), 2))
-    nodes = jax.tree.map(lambda a, b: apart(a[:, None] + b), frame, nodes)
-    places = jax.tree.map(lambda a, b: jnp.concatenate([a[:, None], b], axis=1), frame, nodes)
+    turned = pick(rotation, b.body[:, :-1])
+    x, y, z, u, v, w = jnp.unstack(pick(at.columns, b.place)[:, :, :, : b.mode.shape[1]], axis=2)
+    own = Motion(Vec3(x, y, z), Vec3(u, v, w)).rotate(_per_mode(turned, 2)).shift(-_per_mode(arm, 2))
+    places = jax.tree.map(lambda a: jnp.concatenate([a[:, :1], a[:, :1] + a[:, 1:]], axis=1)[np.arange(len(a))], own)
+    frame, nodes = (jax.tree.map(lambda a, k=k: a[:, k], places) for k in (0, slice(1, None)))
     inertia = take_rows(modal.inertia, b.member).shift_to_parent(to_frame)
     along = pick(flat(modal.coupling, 2), b.mode).shift_to_parent(_per_mode(to_frame, 1))
     inertia, along = jax.tree.map(apart, (inertia, along))
@@ -151,7 +150,12 @@ def _static(known: np.ndarray, s: Setup) -> jax.Array:
     return jnp.asarray(known.reshape(*known.shape, *(1,) * len(s.batch)), s.dtype)
 
 
-def forward(
+def forward(*state, **options) -> jax.Array:
+    """Accelerations for trailing batch axes."""
+    return solved(*state, **options)[0]
+
+
+def solved(
     model: FlexibleModel,
     q,
     v,
@@ -162,12 +166,13 @@ def forward(
     full: bool | None = None,
     locked=None,
     a=None,
-) -> jax.Array:
-    """Accelerations for trailing batch axes; on top of `a`, which has those of `locked` freedoms, if any."""
+) -> tuple[jax.Array, Factor]:
+    """Accelerations, on top of `a`, which has those of `locked` freedoms, if any; and the factor of the mass matrix,
+    for trailing batch axes."""
     p = plan(model.skeleton.topology, model.members, full)
     at = state(model, q, v)
     m = moving(model, at, a, external, execution)
-    tree, bent = node_tree(model, at, m.setup, m.kin, p, locked)
+    tree, bent = node_tree(model, at, m.setup, m.kin, m.inertias, p, locked)
     needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
     forces = m.setup.layout.body_order(m.forces)
     rigid = [take_rows(forces, p.last)] if len(p.slot) else []
@@ -183,4 +188,5 @@ def forward(
     load = Load(Kinds([*rigid, *(None for _ in bent)]), Kinds([*(None for _ in rigid), *acting]))
     on_bases = take_rows(forces, model.tree.topology.free_roots[p.bases])
     held = None if locked is None else locked[tree.order.roots]
-    return recursion(tree, load, on_bases, tau - needed, held).a
+    found = recursion(tree, load, on_bases, tau - needed, held)
+    return found.a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)

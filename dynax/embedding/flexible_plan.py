@@ -22,8 +22,6 @@ class Blocks(NamedTuple):
     """Bodies of the skeleton whose offsets lead from the carrier's point to the node's, `(rows, w)`."""
     freedom: np.ndarray
     """The freedoms of the joint, `(rows, k)`."""
-    held: np.ndarray
-    """Those of the frame in the skeleton, `(rows, 6)`."""
     mode: np.ndarray
     """Modes counted through all bodies, `(rows, m)`."""
     pair: np.ndarray
@@ -134,12 +132,11 @@ def plan(topology: Topology, members: tuple[Member, ...], full: bool | None = No
         held = [
             m.held if m and own else -1 for m, own in zip(bending, [k >= 0 and inside[k] for k in own], strict=True)
         ]
-        frame = table([start[m.frame] + np.arange(6) if m else [] for m in bending], 6)
         spots = [path(int(b)) if b >= 0 else [] for b in body.reshape(-1)]
         paths = table(spots, max(map(len, spots)))
         port = table([[t if t >= 0 else widest for t in ports[k]] if k >= 0 else [] for k in own])
         return Blocks(
-            own, table([path(h) if h >= 0 else [] for h in held]), freedom, frame, mode, pair,
+            own, table([path(h) if h >= 0 else [] for h in held]), freedom, mode, pair,
             np.concatenate(velocity, axis=1),
             np.array([[where.get(int(b), -1) for b in row] for row in body]), np.column_stack([body, held]),
             paths.reshape(*body.shape, -1), port,

@@ -10,7 +10,7 @@ import numpy as np
 from dynax.errors import ModelError
 from dynax.flexible import FlexibleBody
 from dynax.flexible.body import leaf_shapes, refuse_impossible
-from dynax.joints import Free, Reversed
+from dynax.joints import Free
 from dynax.model.structure import Structure
 
 Integrals = dict[str, np.ndarray]
@@ -45,10 +45,8 @@ def check_places(structure: Structure, bodies: Mapping[str, FlexibleBody]) -> No
         nodes = [f"{name}/{node}" for node in body.node_names[1:]]
         frame = index.get(name, -1)
         children = topology.children[frame] if frame >= 0 else ()
-        if (
-            [structure.body_names[k] for k in children] != nodes
-            or topology.joints[frame] != Reversed(Free())
-            or any(topology.joints[k] != Free() for k in children)
+        if [structure.body_names[k] for k in children] != nodes or any(
+            topology.joints[k] != Free() for k in (frame, *children)
         ):
             raise ModelError(f"its places {[name, *nodes]} are not in the tree", element=f"flexible body {name!r}")
 

@@ -31,7 +31,7 @@ from dynax.model.numbers import POSES, check_numbers, narrowed, number_shapes
 from dynax.model.structure import Finding, Loop, Structure
 from dynax.topology import Topology
 
-FORMAT, VERSION = "dynax model", 4
+FORMAT, VERSION = "dynax model", 5
 
 _JOINTS: dict[str, type[AbstractJoint]] = {
     name: value
@@ -122,7 +122,7 @@ def read_saved(text: str | bytes, *, file: str | None) -> Model | FlexibleModel:
 def _read(document: Any) -> Model | FlexibleModel:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError(f'is not a saved model: it has no "format": "{FORMAT}"')
-    for older, newer in ((1, _from_version_1), (2, _from_version_2), (3, _from_version_3)):
+    for older, newer in ((1, _from_version_1), (2, _from_version_2), (3, _from_version_3), (4, _from_version_4)):
         if document["version"] == older:
             document = newer(document)
     if document["version"] != VERSION:
@@ -193,6 +193,13 @@ def _from_version_2(document: dict[str, Any]) -> dict[str, Any]:
 def _from_version_3(document: dict[str, Any]) -> dict[str, Any]:
     """Version 3 knew rigid bodies alone."""
     return {**document, "version": 4, "flexible": [], "integrals": {}}
+
+
+def _from_version_4(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 4 held the frames of bodies that bend by the reverse of a free joint."""
+    frames = {row["name"] for row in document["flexible"]}
+    bodies = [{**body, "joint": {"type": "Free"}} if body["name"] in frames else body for body in document["bodies"]]
+    return {**document, "version": 5, "bodies": bodies}
 
 
 def _leaves_of_file(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.flexible import FlexibleBody
-from dynax.joints import AbstractJoint, Free, Reversed, Weld
+from dynax.joints import AbstractJoint, Free, Weld
 from dynax.model.checked import model_of
 from dynax.model.closures import WORLD, ClosureBuilder, checked_pose
 from dynax.model.flexible import flexible_model
@@ -175,7 +175,7 @@ class ModelBuilder(ClosureBuilder):
                 self.body(f"{name}/{node}", parent=name, placement=Transform.from_translation(place))
             return self
         # An armature for what checks the tree, which knows of no modes: `flexible_model` takes it out.
-        self.body(name, parent=first, joint=Reversed(Free()), joint_name=f"{name}/modes", inertia=rigid, armature=1.0)
+        self.body(name, parent=first, joint=Free(), joint_name=f"{name}/modes", inertia=rigid, armature=1.0)
         for node in others:
             self.body(f"{name}/{node}", parent=name, joint=Free(), joint_name=f"{name}/{node}", armature=1.0)
         self.flexible[name] = body

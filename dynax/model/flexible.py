@@ -6,7 +6,7 @@
 A body that bends stands in a *skeleton*, a tree of rigid bodies, as one body for each of its places:
 
     panel/root   its first node, by which it is held          joint `panel_joint`, the user's
-    panel        its own frame, which mode shapes refer to    joint `panel/modes`, the inverse pose of the first node
+    panel        its own frame, which mode shapes refer to    joint `panel/modes`, its pose in the first node
     panel/tip    each other node, which may carry bodies      joint `panel/tip`, the deformed pose of the node
 
 The last two are joints of six freedoms whose coordinates are known functions of the modes (`dynax.bodies.flexible`):

@@ -17,6 +17,7 @@ from dynax.spatial.motion import Motion as Motion
 from dynax.spatial.motion import classical_acceleration as classical_acceleration
 from dynax.spatial.motion import spatial_acceleration as spatial_acceleration
 from dynax.spatial.quaternion import Quaternion as Quaternion
+from dynax.spatial.quaternion import exp_jacobian as exp_jacobian
 from dynax.spatial.quaternion import exp_translation as exp_translation
 from dynax.spatial.quaternion import log_translation as log_translation
 from dynax.spatial.screw import Screw as Screw

@@ -158,6 +158,25 @@ def exp_translation(v: Vec3, u: Vec3) -> Vec3:
     return u + vu * _versine(square) + v.cross(vu) * _cubic(square)
 
 
+def exp_jacobian(v: Vec3, change: Vec3, u: Vec3) -> tuple[Mat3, Vec3]:
+    """`J = 1 + (1-cos)/a^2 v~ + (a-sin)/a^3 v~ v~`, the angular velocity of `exp(v)` by the rate of `v`, in the
+    parent's axes; and the rate of `J u` while `v` changes at the rate `change`, parallel to `u`."""
+    square = v.dot(v)
+    (versine, cubic), (versine_rate, cubic_rate) = jax.jvp(
+        lambda s: (_versine(s), _cubic(s)), (square,), (2.0 * v.dot(change),)
+    )
+    along, vu = v * cubic, v.cross(u)
+    x, y, z = v.x * versine, v.y * versine, v.z * versine
+    xy, xz, yz = along.x * v.y, along.x * v.z, along.y * v.z
+    xx, yy, zz = along.x * v.x, along.y * v.y, along.z * v.z
+    jacobian = Mat3(
+        1.0 - yy - zz, xy - z, xz + y,
+        xy + z, 1.0 - xx - zz, yz - x,
+        xz - y, yz + x, 1.0 - xx - yy,
+    )  # fmt: skip
+    return jacobian, vu * versine_rate + v.cross(vu) * cubic_rate + change.cross(vu) * cubic
+
+
 def log_translation(v: Vec3, p: Vec3) -> Vec3:
     """The linear part of the twist whose exponential has rotation vector `v` and translation `p`."""
     vp = v.cross(p)

@@ -40,6 +40,18 @@ def test_files_give_back_every_bit(tmp_path, rng):
     assert dx.load(tmp_path / "0.json").report == ()
 
 
+def test_a_file_of_version_4_is_still_read(tmp_path, rng):
+    """It held frames by the reverse of a free joint."""
+    model = arm(nodal_data(rng, 3), nodal_data(rng, 2))
+    dx.save(model, tmp_path / "new.json")
+    document = json.loads((tmp_path / "new.json").read_text())
+    document["version"] = 4
+    for body in document["bodies"]:
+        if body["name"] in ("panel", "boom"):
+            body["joint"] = {"type": "Reversed", "joint": body["joint"]}
+    same(model, dx.load(json.dumps(document)))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

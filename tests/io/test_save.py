@@ -208,7 +208,7 @@ def _edit(path: str, value):
     ("change", "words"),
     [
         (_edit("format", "other"), 'has no "format"'),
-        (_edit("version", 5), "has version 5"),
+        (_edit("version", 6), "has version 6"),
         (_edit("version", ...), "'version' is missing"),
         (_edit("bodies/1/parent", 1), "parents must come before"),
         (_edit("bodies/1/parent", 0.5), "not a whole number"),

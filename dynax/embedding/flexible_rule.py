@@ -1,0 +1,89 @@
+"""How forward dynamics of bodies that bend is differentiated: as that of rigid ones (`dynax.derivatives.rule`), with
+the derivatives of inverse dynamics itself in the place of closed forms.
+
+    M da = dtau - dID(P, q, v, a)               there: `jax.jvp` of inverse dynamics, and the factor
+    dP, dq, dv = -d(w^T ID)    M w = da bar     back: the factor, and `jax.vjp` of one power
+
+So the derivative differentiates no elimination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dynax.algorithms.factor import Factor, solve
+from dynax.compile.batching import trailing
+from dynax.derivatives.implicit import Change, solution
+from dynax.derivatives.rule import Moves, Point, full
+from dynax.embedding.flexible import inverse
+from dynax.embedding.flexible_nodes import forward, solved
+from dynax.model.configuration import rate_rows
+
+
+class Found(NamedTuple):
+    """Of one state, with the full batch."""
+
+    a: jax.Array
+    factor: Factor
+
+
+def differentiable(execution: str) -> Callable:
+    """Forward dynamics `(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
+
+    def both(model, q, v, tau, external) -> Found:
+        found = Found(*solved(model, q, v, tau, external, execution))
+        return jax.tree.map(partial(full, batch=q.shape[1:]), found)
+
+    def rule_of_both(primals: tuple, tangents: tuple) -> tuple[Found, Found]:
+        found = value(*primals)
+        return found, Found(_tangent_of(primals, tangents, found), jax.tree.map(jnp.zeros_like, found.factor))
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        found = value(*primals)
+        return found.a, _tangent_of(primals, tangents, found)
+
+    value = trailing(both, rule_of_both)
+    return jax.jit(trailing(partial(forward, execution=execution), rule))
+
+
+def _tangent_of(primals: tuple, tangents: tuple, found: Found) -> jax.Array:
+    """The tangent of the acceleration."""
+    model, q, v, _, external = primals
+    moves = Moves.of(primals, tangents)
+
+    def needed(constants: list, at: Point, leaves: tuple, dq: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
+        """Inverse dynamics near `at`, where `q` is moved along the tangent `dq`."""
+        model, external = moves.model(constants, leaves)
+        return inverse(model, at.q + rate_rows(model, at.q, dq), v, a, external)
+
+    def change(constants: list, at: Point, x: Change, rate: jax.Array) -> jax.Array:
+        still = jnp.zeros_like(at.v)
+        rates = x.leaves, still if x.q is None else x.q, still if x.v is None else x.v, rate
+        return jax.jvp(partial(needed, constants, at), (at.leaves, still, at.v, at.a), rates)[1]
+
+    def system(known: tuple, at: Point, x: Change) -> jax.Array:
+        return change(known[1], at, x, x.last)
+
+    def there(known: tuple, at: Point, b: Change) -> jax.Array:
+        factor, constants = known
+        return solve(factor, (b.last - change(constants, at, b, jnp.zeros_like(at.a)))[:, None])[:, 0]
+
+    def back(known: tuple, at: Point, bar: jax.Array) -> Change:
+        factor, constants = known
+        weights = solve(factor, bar[:, None])[:, 0]
+
+        def power(leaves: tuple, dq: jax.Array, v: jax.Array) -> jax.Array:
+            return -jnp.sum(weights * needed(constants, at, leaves, dq, v, at.a), axis=0)
+
+        total, pull = jax.vjp(power, at.leaves, jnp.zeros_like(at.v), at.v)
+        leaves, bar_q, bar_v = pull(jnp.ones_like(total))
+        right = moves.change
+        return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
+
+    known = found.factor, jax.tree.leaves((model, external))
+    return solution(system, there, back)(known, Point(q, v, found.a, moves.leaves), moves.change)
