@@ -132,12 +132,8 @@ from dynax.algorithms.frames import (
 )
 
 # Dynamics of trees
-from dynax.algorithms.rnea import (
-    bias_force as bias_force,
-    gravity_force as gravity_force,
-    inverse_dynamics as inverse_dynamics,
-    joint_forces as joint_forces,
-)
+from dynax.algorithms.rnea import gravity_force as gravity_force, joint_forces as joint_forces
+from dynax.routes.inverse_dynamics import bias_force as bias_force, inverse_dynamics as inverse_dynamics
 from dynax.routes.forward_dynamics import forward_dynamics as forward_dynamics
 from dynax.algorithms.crba import mass_matrix as mass_matrix
 from dynax.algorithms.factor import inverse_mass_matrix as inverse_mass_matrix

@@ -55,43 +55,17 @@ def rigid_forces(
 
 def rnea(model: Model, q, v, a, external=None, execution: str = "levels") -> jax.Array:
     """Joint forces for trailing batch axes; `a = None` gives the bias force."""
-    s, kin, forces = rigid_forces(model, q, v, a, external, execution)
+    return forces_of(model, q, v, a, external, execution)[0]
+
+
+def forces_of(model: Model, q, v, a, external, execution: str) -> tuple[jax.Array, Parts, Parts]:
+    """`rnea`, with the kinematics and the inertias of the bodies."""
+    s = setup(model, q, v, execution)
+    kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
+    inertias = world_inertias(s, kin)
+    forces = transmitted(s, kin, net_forces(s, kin, inertias, external))
     tau = project(model, s, kin, forces) + passive_force(model, q, v)
-    return tau if a is None else tau + per_velocity(model.armature, a) * a
-
-
-_rnea = walking(batch_last)(rnea)
-
-
-@for_models
-def inverse_dynamics(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, external: ArrayLike | None = None
-) -> jax.Array:
-    """The joint forces that produce a given acceleration, by recursive Newton-Euler, in O(n).
-
-    Solves `tau = M(q) a + bias(q, v, external)`; Featherstone (2008), section 5.3. Armature, damping, dry friction and
-    springs of the model take part; set their leaves to zero to leave them out.
-
-    **Arguments:**
-
-    - `q`: configuration, shape `(nq,)`; quaternions of unit length.
-    - `v`, `a`: velocity and acceleration, shape `(nv,)` [m/s, rad/s and per second].
-    - `external`: wrenches `[moment; force]` on the bodies, in body axes about the body origins, shape `(n, 6)` [N m,
-      N].
-
-    **Returns:** `tau`, shape `(nv,)` [N, N m].
-    """
-    return _rnea(model, *as_state(model, q=q, v=v, a=a, external=external))
-
-
-@for_models
-def bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None) -> jax.Array:
-    """What joints must do for zero acceleration: `M a + bias = tau`, shape `(nv,)` (Featherstone 2008, eq. 6.2).
-
-    Coriolis, centrifugal and gravity terms, damping, friction and springs, less the effect of `external`.
-    """
-    q, v, external = as_state(model, q=q, v=v, external=external)
-    return _rnea(model, q, v, None, external)
+    return tau if a is None else tau + per_velocity(model.armature, a) * a, kin, inertias
 
 
 @batch_last

@@ -71,16 +71,21 @@ def walking(made: Callable[[Callable, Rule], Callable]) -> Callable[[Callable], 
 
 
 def linear(
-    core: Callable[..., Result], transpose: Callable, exact: Callable, like: Callable[..., Result]
+    core: Callable[..., Result],
+    transpose: Callable,
+    exact: Callable,
+    like: Callable[..., Result],
+    exact_transpose: Callable | None = None,
 ) -> tuple[Callable[..., Result], Callable]:
     """`core(tree, *arrays, x)`, linear in `x`, and `transpose(tree, *arrays, y)` as functions like those of `trailing`:
     each is the other's transpose, written and not derived, and neither is traced before it is needed.
 
     `exact(tree, *arrays, x)` has the value of `core`, and its derivatives are those of both: they are asked for where a
-    derivative is differentiated again. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing.
+    derivative is differentiated again; so does `exact_transpose(tree, *arrays, y)`, where it can be had for less than
+    that of `exact`. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing.
     """
 
-    def exact_transpose(*args: Any) -> Any:
+    def transposed(*args: Any) -> Any:
         *given, y = args
         leaves, structure = jax.tree.flatten(args)
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), back.shapes(structure, leaves))
@@ -88,7 +93,7 @@ def linear(
 
     there, back = (
         _Batched(jax.jit(one), partial(along_moving, true))
-        for one, true in ((core, exact), (transpose, exact_transpose))
+        for one, true in ((core, exact), (transpose, exact_transpose or transposed))
     )
     there.transpose, back.transpose, there.like = back, there, like
     return there, back

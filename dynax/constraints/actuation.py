@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.algorithms.rnea import inverse_dynamics
 from dynax.constraints.independent import independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.linear.pseudo_inverse import known_inverse, pseudo_inverse
 from dynax.model import Model
 from dynax.model.checks import as_state
+from dynax.routes.inverse_dynamics import inverse_dynamics
 
 # Of the square root of the units of rounding: how small a share of an actuator's velocity must be to count as none.
 MARGIN = 10.0

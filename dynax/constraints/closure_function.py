@@ -18,11 +18,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.rnea import inverse_dynamics
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import tangent_rows
+from dynax.routes.inverse_dynamics import inverse_dynamics
 
 
 class ClosedMotion(NamedTuple):

@@ -33,7 +33,7 @@ from dynax.algorithms.momentum import (
     momentum,
     potential_energy,
 )
-from dynax.algorithms.rnea import bias_force, gravity_force, inverse_dynamics, joint_forces, transmitted
+from dynax.algorithms.rnea import gravity_force, joint_forces, transmitted
 from dynax.compile.batching import batch_last
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
@@ -65,6 +65,7 @@ from dynax.model.validity import check_state
 from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
+from dynax.routes.inverse_dynamics import bias_force, inverse_dynamics
 from dynax.tree.bodies import per_velocity, public_force, stacked
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts

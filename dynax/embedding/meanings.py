@@ -33,7 +33,7 @@ from dynax.algorithms.momentum import (
     potential_energy,
 )
 from dynax.algorithms.regressor import inverse_dynamics_regressor
-from dynax.algorithms.rnea import bias_force, gravity_force, inverse_dynamics
+from dynax.algorithms.rnea import gravity_force
 from dynax.compile.batching import batch_last
 from dynax.constraints.assembly import assemble
 from dynax.constraints.residual import rows_at
@@ -56,6 +56,7 @@ from dynax.model.kinds import extend
 from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
+from dynax.routes.inverse_dynamics import bias_force, inverse_dynamics
 
 
 class Motion(NamedTuple):

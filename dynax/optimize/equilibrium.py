@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.algorithms.rnea import bias_force
 from dynax.constraints.residual import rows_at
 from dynax.embedding.model import EmbeddedModel, of_independent
 from dynax.linear.matrices import product
@@ -26,6 +25,7 @@ from dynax.model.configuration import integrate
 from dynax.model.structure import close_names
 from dynax.optimize.least_squares import Functions, least_squares
 from dynax.optimize.limits import refuse_uneven, room
+from dynax.routes.inverse_dynamics import bias_force
 from dynax.simulate.stepper import AnyTree, closed
 
 

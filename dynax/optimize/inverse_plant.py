@@ -20,11 +20,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.rnea import inverse_dynamics
 from dynax.linear.matrices import product
 from dynax.linear.solve import solve as solve_linear
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.plant import ClosedFormEuler, ModelPlant
+from dynax.routes.inverse_dynamics import inverse_dynamics
 from dynax.simulate.stepper import refuse_closed
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.rnea import inverse_dynamics
 from dynax.model import Model
 from dynax.model.configuration import integrate
+from dynax.routes.inverse_dynamics import inverse_dynamics
 from dynax.simulate.friction import dry_friction, tree
 from dynax.simulate.newton import resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed

@@ -151,6 +151,24 @@ def motions(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array | Non
     )
 
 
+def moved(model: Model, s: Setup, kin: Parts, rates: jax.Array) -> Parts:
+    """The motions that rates of the freedoms give the bodies, `phi* H* rates`, in world axes about their joints.
+
+    Batch axes of the state may have length one where those of the rates are longer.
+    """
+    whole = s._replace(batch=rates.shape[1:])
+    joint = in_world(kin.rows.rotation, s.joints, joint_motions(whole, model, rates))
+    own = root_motion(s, rates).rotate(s.root_rotation)
+
+    def step(parent: Motion, x: tuple) -> tuple[Motion, Motion]:
+        offset, joint = x
+        found = parent.shift(offset) + joint
+        return found, found
+
+    still = Motion.zero(jnp.zeros(whole.batch, s.dtype))
+    return Parts(own, s.layout.bodies.scatter(step, _with_world(own, still), (kin.rows.offset, joint)))
+
+
 def _base_velocities(s: Setup, v: jax.Array) -> tuple[Motion, Motion]:
     """Of the free roots, and of the world before them."""
     own = root_motion(s, v).rotate(s.root_rotation)
