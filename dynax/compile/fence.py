@@ -14,12 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.sweep.rows import copied
+
 T = TypeVar("T")
 
 
 def apart(a: jax.Array) -> jax.Array:
     """One array, computed before anything that uses it."""
-    return a[np.arange(len(a))] if a.ndim and len(a) else a
+    return copied(a) if a.ndim and len(a) else a
 
 
 def fenced(tree: T, batch: tuple[int, ...]) -> T:
@@ -33,7 +35,5 @@ def fenced(tree: T, batch: tuple[int, ...]) -> T:
             for x, head, size in zip(leaves, heads, sizes, strict=True)
         ]
     )
-    # All rows in their order: to XLA a gather like any other.
-    rows = rows[np.arange(len(rows))]
-    parts = jnp.split(rows, np.cumsum(sizes)[:-1])
+    parts = jnp.split(copied(rows), np.cumsum(sizes)[:-1])
     return structure.unflatten(part.reshape(*head, *batch) for part, head in zip(parts, heads, strict=True))

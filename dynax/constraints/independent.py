@@ -27,9 +27,11 @@ from dynax.constraints.rows import Rows, plan
 from dynax.linear.each import each
 from dynax.linear.orthogonal import decompose
 from dynax.linear.pseudo_inverse import known_inverse
+from dynax.linear.sums import outer_products
 from dynax.model import Model
 from dynax.model.kinds import AnyModel
 from dynax.model.structure import Structure
+from dynax.sweep import take_rows
 
 CLOSE = 1e-5
 BEYOND = 10.0
@@ -51,7 +53,7 @@ class Independent(NamedTuple):
     @property
     def inverse(self) -> jax.Array:
         """`K^+`, shape `(nv, nc)`."""
-        return jnp.sum(self.rows[:, :, None] * self.solved[:, None], axis=0)
+        return outer_products(self.rows, self.solved)
 
     @property
     def rank(self) -> jax.Array:
@@ -149,8 +151,8 @@ def independent(structure: Structure | None, rows: Rows, tolerance: jax.Array | 
         kept.append(lax.collapse(jnp.swapaxes(found[2], 0, 1), 0, 2))
         pivots.append(lax.collapse(jnp.swapaxes(found[3], 0, 1), 0, 2))
     return Independent(
-        jnp.concatenate([*listed, zero])[static.row_entry],
-        jnp.concatenate([*solved, zero])[static.solved_entry],
+        take_rows(jnp.concatenate([*listed, zero]), static.row_entry),
+        take_rows(jnp.concatenate([*solved, zero]), static.solved_entry),
         jnp.concatenate([*kept, zero])[:-1],
         jnp.concatenate([*pivots, zero])[:-1],
     )

@@ -24,7 +24,7 @@ from dynax.model.configuration import rate_rows
 from dynax.model.flexible import FlexibleModel
 from dynax.model.structure import Condition, Structure
 from dynax.spatial import Mat3, Motion, Vec3
-from dynax.sweep import take_rows
+from dynax.sweep import take_entries, take_rows
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, lift
 
@@ -108,13 +108,13 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
         parameters = lift(model.loop_parameters, 1, len(batch), dtype)
         order = []
         for closure, group in p.groups:
-            own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
+            own = take_entries(parameters, p.parameter[group], len(closure.parameters))
             found = _closed(closure, take_rows(ends, group), own, lift(model.time, 0, len(batch), dtype), batch)
             for parts, values in zip((residual, entries, rate, bias, sizes), found, strict=True):
                 parts.append(values)
             order.append(p.start[group][None] + np.arange(closure.rows)[:, None])
         back = np.argsort(np.concatenate([o.reshape(-1) for o in order]))
-        residual, rate, bias, sizes = ([_flat(parts, batch)[back]] if parts[0] is not None else []
+        residual, rate, bias, sizes = ([take_rows(_flat(parts, batch), back)] if parts[0] is not None else []
                                        for parts in (residual, rate, bias, sizes))  # fmt: skip
         entries = [_flat(entries, batch)]
     ratio_at = 0
@@ -148,7 +148,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     moving = v is not None
     listed = _flat(entries, batch)
     rates = (joined(rate), joined(bias)) if moving else (None, None)
-    return Rows(joined(residual), listed[p.entry], *rates, listed, 1.0 / joined(sizes))
+    return Rows(joined(residual), take_rows(listed, p.entry), *rates, listed, 1.0 / joined(sizes))
 
 
 def _longest(rows: jax.Array) -> jax.Array:

@@ -29,6 +29,7 @@ from dynax.derivatives.implicit import Change, solution
 from dynax.linear.each import each
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.pseudo_inverse import known_inverse
+from dynax.linear.sums import outer_products
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
 from dynax.model.structure import Structure
@@ -80,7 +81,7 @@ def solver(
 
 def _schur_inverse(rows: jax.Array, responses: jax.Array, kept: jax.Array) -> jax.Array:
     eye = jnp.eye(len(kept), dtype=kept.dtype)
-    return gauss_jordan(jnp.sum(rows[:, :, None] * responses[None], axis=1) + eye * (1.0 - kept), eye)
+    return gauss_jordan(outer_products(rows.T, responses) + eye * (1.0 - kept), eye)
 
 
 def moved(s: Solver, free: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:

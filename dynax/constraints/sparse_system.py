@@ -37,7 +37,7 @@ from dynax.model.kinds import for_models
 from dynax.model.structure import Structure
 from dynax.routes.handles import _turns, bodies, times
 from dynax.spatial import Motion
-from dynax.sweep import take_rows
+from dynax.sweep import take_entries, take_rows
 from dynax.tree.kinematics import kinematics
 from dynax.tree.setup import setup
 
@@ -79,7 +79,7 @@ def _loop_rows(model: Model, q: jax.Array, v: jax.Array, settle: jax.Array | Non
     padding = np.ones((count, 6))
     for closure, group in p.groups:
         parameters = model.loop_parameters.astype(q.dtype)
-        own = tuple(parameters[p.parameter[group] + k] for k in range(len(closure.parameters)))
+        own = take_entries(parameters, p.parameter[group], len(closure.parameters))
         found = _closed(closure, take_rows(ends, group), own, model.time.astype(q.dtype), ())
         residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found[:4])
         if settle is not None:

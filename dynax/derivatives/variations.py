@@ -19,7 +19,7 @@ import numpy as np
 
 from dynax.model import Model
 from dynax.spatial import Force, Mat3, Motion
-from dynax.sweep import take_rows
+from dynax.sweep import take_entries, take_rows
 from dynax.tree.setup import Setup, lift
 
 
@@ -50,9 +50,9 @@ def variations(model: Model, s: Setup, v: jax.Array, a: jax.Array, rotation: Mat
     motions, products = [], []
     for kind, bodies in joints:
         start = topology.v_start[bodies]
-        q = tuple(s.q[topology.q_start[bodies] + k] for k in range(kind.nq))
+        q = take_entries(s.q, topology.q_start[bodies], kind.nq)
         rates, ups = (tuple(x[start + k] for k in range(kind.nv)) for x in (v, a))
-        constants = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+        constants = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
         clock = jnp.broadcast_to(time, q[0].shape)
 
         def local(q, rates, kind=kind, ups=ups, constants=constants, clock=clock):
@@ -112,11 +112,11 @@ def spring_variations(model: Model, q: jax.Array) -> jax.Array:
     parts = []
     for kind, bodies in topology.groups.items():
         start = topology.v_start[bodies]
-        here, rest = (tuple(x[topology.q_start[bodies] + k] for k in range(kind.nq)) for x in (q, reference))
+        here, rest = (take_entries(x, topology.q_start[bodies], kind.nq) for x in (q, reference))
         if kind.screw is not None:
             parts.append((start, (stiffness[start] + jnp.zeros_like(here[0]))[None]))
         elif kind.nv:
-            constants = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+            constants = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
 
             def along(unit, kind=kind, here=here, rest=rest, constants=constants):
                 rate = kind.rate(here, unit, constants)

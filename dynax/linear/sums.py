@@ -26,3 +26,15 @@ def summed(tree: Tree, axis: int = 1) -> Tree:
         return reduce(jnp.add, [lax.index_in_dim(a, k, axis, keepdims=False) for k in range(a.shape[axis])])
 
     return jax.tree.map(total, tree)
+
+
+def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """`sum_k left[k, i] right[k, j]`, shape `(i, j, *batch)`, a term at a time: a sum over the axis of all pairs is
+    large soon, and then a library's."""
+
+    def added(total: jax.Array, one: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        return total + one[0][:, None] * one[1][None], None
+
+    batch = jnp.broadcast_shapes(left.shape[2:], right.shape[2:])
+    nothing = jnp.zeros((left.shape[1], right.shape[1], *batch), left.dtype)
+    return lax.scan(added, nothing, (left, right))[0]

@@ -11,6 +11,7 @@ import numpy as np
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.model.model import Model
+from dynax.sweep import take_entries, take_rows
 from dynax.topology import Topology
 
 
@@ -32,9 +33,9 @@ def by_joint_kind(
     parameters = parameters.reshape(parameters.shape + (1,) * (1 + len(batch) - parameters.ndim))
     pieces, positions = [], []
     for kind, bodies in topology.groups.items():
-        own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+        own = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
         parts = [
-            tuple(a[start[bodies] + k] for k in range(getattr(kind, size)))
+            take_entries(a, start[bodies], getattr(kind, size))
             for a, start, size in zip(arrays, starts, sizes, strict=False)
         ]
         if not getattr(kind, sizes[-1]):
@@ -45,7 +46,7 @@ def by_joint_kind(
     if not pieces:
         return jnp.zeros((0, *batch), arrays[0].dtype)
     order = np.argsort(np.concatenate(positions))
-    return jnp.concatenate(pieces)[order]
+    return take_rows(jnp.concatenate(pieces), order)
 
 
 def _q(t: Topology) -> np.ndarray:

@@ -15,9 +15,10 @@ from functools import lru_cache
 
 from dynax.sweep.bodies import BodyWalk
 from dynax.sweep.levels import LevelWalk
+from dynax.sweep.rows import take_entries as take_entries
+from dynax.sweep.rows import take_rows as take_rows
 from dynax.sweep.segments import SegmentWalk
 from dynax.sweep.walk import Walk as Walk
-from dynax.sweep.walk import take_rows as take_rows
 
 EXECUTIONS: dict[str, type[Walk]] = {"levels": LevelWalk, "bodies": BodyWalk, "segments": SegmentWalk}
 

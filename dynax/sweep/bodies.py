@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.sweep.rows import read_place
 from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step, Walk
 
@@ -114,12 +115,8 @@ def _index(values: Iterable[int]) -> np.ndarray:
 
 
 def _read(held: Any, place: jax.Array) -> Any:
-    """One place, as the first of two equal rows.
-
-    A single row would be a slice, which XLA on a CPU reads again in each loop that needs it. Some of them run after the
-    next carry is written, so it would copy all places in every step.
-    """
-    return jax.tree.map(lambda a: a[jnp.stack([place, place])][:1], held)
+    """One place; as a slice XLA would read it after the next carry is written, and copy all places in every step."""
+    return jax.tree.map(lambda a: read_place(a, place), held)
 
 
 def _single(xs: Any) -> Any:

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.sweep.rows import take_rows
 from dynax.sweep.scan import scan
-from dynax.sweep.walk import Step, Walk, base_sums, take_rows
+from dynax.sweep.walk import Step, Walk, base_sums
 
 
 class LevelWalk(Walk):

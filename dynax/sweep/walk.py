@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.sweep.rows import take_rows
+
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -64,23 +66,6 @@ class Walk(abc.ABC):
         `zero` is what a tip receives, without the leading axis of rows. Returns the sums handed to each base (leading
         axis `num_bases`) and all `y`.
         """
-
-
-def take_rows(x: Any, index: np.ndarray) -> Any:
-    """Rows `index` of every leaf, zeros where it is negative; the leaves themselves when nothing moves."""
-    missing = index < 0
-
-    def take(a: jax.Array) -> jax.Array:
-        if len(index) == a.shape[0] and np.array_equal(index, np.arange(len(index))):
-            return a
-        if not missing.any():
-            return a[index]
-        if missing.all():
-            return jnp.zeros((len(index), *a.shape[1:]), a.dtype)
-        picked = a[np.where(missing, 0, index)]
-        return jnp.where(missing.reshape((-1,) + (1,) * (a.ndim - 1)), jnp.zeros((), a.dtype), picked)
-
-    return jax.tree.map(take, x)
 
 
 # Rows that are added one by one: XLA on a CPU hands large sums over an axis to a library, outside of its own kernels.

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
 from dynax.spatial.column import Column, MotionColumn, ScrewColumn
+from dynax.sweep import take_rows
 from dynax.tree.layout import Parts
 from dynax.tree.setup import JointRows, Setup, joint_biases, joint_motions, joint_rates, slot_columns
 
@@ -192,7 +193,7 @@ def _with_world(roots, world):
 
 def root_motion(s: Setup, x: jax.Array) -> Motion:
     """The free roots' entries of a velocity-like vector, as motions in body axes."""
-    own = x[s.layout.root_velocity].reshape(len(s.layout.root_velocity) // 6, 6, *x.shape[1:])
+    own = take_rows(x, s.layout.root_velocity.reshape(-1, 6))
     return Motion(Vec3(own[:, 0], own[:, 1], own[:, 2]), Vec3(own[:, 3], own[:, 4], own[:, 5]))
 
 

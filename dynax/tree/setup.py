@@ -15,7 +15,7 @@ import numpy as np
 from dynax.joints import AbstractJoint, JointMotion
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, RigidInertia, Scalar, Sym3, Vec3
-from dynax.sweep import take_rows
+from dynax.sweep import take_entries, take_rows
 from dynax.tree.layout import Layout, Parts, layout
 
 
@@ -159,9 +159,9 @@ def group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *
         group = np.array([b for b in members if int(b) in wanted], dtype=int)
         if not len(group):
             continue
-        coordinates = tuple(q[topology.q_start[group] + k] for k in range(kind.nq))
-        rates = tuple(v[topology.v_start[group] + k] for k in range(kind.nv))
-        own = tuple(parameters[topology.parameter_start[group] + k] for k in range(len(kind.parameters)))
+        coordinates = take_entries(q, topology.q_start[group], kind.nq)
+        rates = take_entries(v, topology.v_start[group], kind.nv)
+        own = take_entries(parameters, topology.parameter_start[group], len(kind.parameters))
         clock = jnp.broadcast_to(time, (len(group), *q.shape[1:]))
         motion = kind.motion(coordinates, rates, own, clock)
         if stopped and kind.rheonomic:
@@ -224,7 +224,7 @@ def joint_motions(s: Setup, model: Model, x: jax.Array) -> Scalar | Motion:
     for _, bodies, m in s.motions:
         total = Motion.zero(jnp.zeros((len(bodies), *s.batch), s.dtype))
         for k, column in enumerate(m.columns):
-            total = total + column * x[model.topology.v_start[bodies] + k]
+            total = total + column * take_rows(x, model.topology.v_start[bodies] + k)
         parts.append((bodies, total))
     return _join_groups(parts, s.layout.body_of_row, s.batch, s.dtype)
 
@@ -254,10 +254,10 @@ def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:
             continue
         rates = tuple(Motion.zero() for _ in m.columns)
         if m.bias is not None or kind.nv > 1:
-            own = tuple(parameters[topology.parameter_start[bodies] + k] for k in range(len(kind.parameters)))
+            own = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
             rates = kind.column_rates(
-                tuple(s.q[topology.q_start[bodies] + k] for k in range(kind.nq)),
-                tuple(v[topology.v_start[bodies] + k] for k in range(kind.nv)),
+                take_entries(s.q, topology.q_start[bodies], kind.nq),
+                take_entries(v, topology.v_start[bodies], kind.nv),
                 own,
                 lift(model.time, 0, len(s.batch), s.dtype),
             )
