@@ -16,6 +16,8 @@ from dynax.optimize.inverse_kinematics import pose_target as pose_target
 from dynax.optimize.inverse_kinematics import position_target as position_target
 from dynax.optimize.inverse_plant import InversePlant as InversePlant
 from dynax.optimize.inverse_plant import inverse_plant as inverse_plant
+from dynax.optimize.ipopt import ProgramSolution as ProgramSolution
+from dynax.optimize.ipopt import solve_by_ipopt as solve_by_ipopt
 from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
