@@ -158,7 +158,9 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
             x = Moving(along, *(none if _symbolic(d) else d for d in (dv, dlast)))
             total = respond(model, Moving(q, v, last), known, x)
         if not all(_symbolic(d) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
-            known = jax.tree.map(lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic)
+            known = jax.tree.map(
+                lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic
+            )
             total = total + jax.jvp(lambda m: value(m, q, v, last), (model,), (known,))[1]
         return found, total
 

@@ -33,7 +33,7 @@ def missed(
     n, own = plant.base.nx, known[0]
     z = plant.base.difference(x[:n], after[:n])
     defect, middle = plant.defect(x, u, z, own, dt)
-    return -jnp.concatenate([defect, after[n:] - plant.points(x, u)[3]]), (*known, after, middle)
+    return -jnp.concatenate([defect, after[n:] - plant.kept(x, u, dt)]), (*known, after, middle)
 
 
 class NonlinearProgram:

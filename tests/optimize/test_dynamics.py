@@ -78,7 +78,7 @@ JOINTS = [
 
 @pytest.mark.parametrize("joint", JOINTS, ids=repr)
 def test_brackets(joint, rng):
-    """`log(exp(a) exp(b)) = a + b + [a, b] / 2 + ...`: the second-order part, by differences of what is antisymmetric."""
+    """`log(exp(a) exp(b)) = a + b + [a, b] / 2 + ...`: the second-order part, by differences."""
     builder = dx.ModelBuilder()
     builder.body("body", joint=joint, inertia=BODY)
     model = builder.build()

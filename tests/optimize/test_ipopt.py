@@ -34,7 +34,9 @@ class Problem:
             return scipy.sparse.coo_matrix((own.jacobian(y), own.jacobianstructure()), (m, n)).tocsr()
 
         def hessian(y, multipliers, factor):
-            half = scipy.sparse.coo_matrix((own.hessian(y, multipliers, factor), own.hessianstructure()), (n, n)).tocsr()
+            half = scipy.sparse.coo_matrix(
+                (own.hessian(y, multipliers, factor), own.hessianstructure()), (n, n)
+            ).tocsr()
             return half + scipy.sparse.tril(half, -1).T
 
         found = scipy.optimize.minimize(
