@@ -58,7 +58,7 @@ def solve_by_ipopt(problem: Problem, controls: ArrayLike, states: ArrayLike, **o
     solution is a guess for `o.solve`, which has derivatives.
     """
     try:
-        import cyipopt
+        import cyipopt  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError('IPOPT is missing: pip install "dynax[nlp]"', name="cyipopt") from error
     program = as_nlp(problem, controls, states)
