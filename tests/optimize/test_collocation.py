@@ -200,27 +200,6 @@ def test_slews():
         near(nlp.objective(newton(nlp)), cost, tolerance)
 
 
-@pytest.mark.slow
-@pytest.mark.spec("OC-13")
-def test_a_model_slews():
-    """The body of three inertias as a model: the equations that `test_slews` writes out are those of `o.plant`."""
-    N, model = 40, single(dx.Spherical(), (1.0, 2.0, 3.0))
-    start, turn = dx.neutral(model), jnp.full(3, np.pi / 2 / np.sqrt(3.0))
-    goal = dx.integrate(model, start, turn)
-    problem = o.collocation(
-        o.plant(model),
-        jnp.concatenate([start, jnp.zeros(3)]),
-        jnp.full(N, 1.0 / N),
-        costs=[o.residual(lambda x, u, p: u, 2.0)],
-        end_constraints=[o.equality(lambda x, p: jnp.concatenate([dx.difference(model, p, x[:4]), x[4:]]))],
-        params=goal,
-    )
-    turned = jax.vmap(lambda t: dx.integrate(model, start, t * turn))(jnp.linspace(0.0, 1.0, N + 1))
-    states = jnp.concatenate([turned, jnp.broadcast_to(turn, (N + 1, 3))], axis=1)
-    nlp = o.as_nlp(problem, *o.guess(problem, states, np.zeros((N + 1, 3))))
-    near(nlp.objective(newton(nlp)), 120.852119, 1e-4)
-
-
 def test_a_cart_pole_swings_up():
     """From a straight line to the better of the two known optima, on a coarse mesh."""
     N = 40
