@@ -9,6 +9,7 @@ import numpy as np
 from dynax.embedding.flexible import of_skeleton
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
+    bracket_rows,
     configuration_rate,
     difference,
     difference_rows,
@@ -72,6 +73,12 @@ def _(model, q, v):
     at = model.places
     rate = rate_rows(model.skeleton, _joints(model, q), _rates(model, v))
     return _own(rate, _modes_as(v, at.modes_v, at.modes_q, model.nq), at.own_q)
+
+
+@extend(bracket_rows, FlexibleModel)
+def _(model, a, b):
+    at = model.places
+    return take_rows(bracket_rows(model.skeleton, _rates(model, a), _rates(model, b)), at.own_v)
 
 
 @extend(tangent_rows, FlexibleModel)

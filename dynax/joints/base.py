@@ -139,6 +139,11 @@ class AbstractJoint(abc.ABC):
         """The tangent vector that leads from `q0` to `q1`."""
         return tuple(b - a for a, b in zip(q0, q1, strict=True))
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        """`[a, b]` of two tangent vectors: what is left of turning by one after the other, in the limit of small ones.
+        Zero where `integrate` adds."""
+        return tuple(jnp.zeros_like(x) for x in a)
+
     def normalize(self, q: Coordinates) -> Coordinates:
         """The nearest valid configuration."""
         return q

@@ -45,6 +45,10 @@ class Free(AbstractJoint):
         linear = log_translation(angular, offset)
         return angular.x, angular.y, angular.z, linear.x, linear.y, linear.z
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        c = Motion(Vec3(*a[:3]), Vec3(*a[3:])).cross(Motion(Vec3(*b[:3]), Vec3(*b[3:])))
+        return c.angular.x, c.angular.y, c.angular.z, c.linear.x, c.linear.y, c.linear.z
+
     def normalize(self, q: Coordinates) -> Coordinates:
         r = Quaternion(*q[3:]).normalized()
         return (*q[:3], r.w, r.x, r.y, r.z)

@@ -65,6 +65,9 @@ class Planar(AbstractJoint):
         step = log_translation(Vec3(zero, zero, angle), Vec3(c * x + s * y, c * y - s * x, zero))
         return angle, step.x, step.y
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        return jnp.zeros_like(a[0]), a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], uniform[1], uniform[2]
 

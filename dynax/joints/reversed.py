@@ -89,6 +89,9 @@ class Reversed(AbstractJoint):
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
         return self.joint.difference(q0, q1)
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        return self.joint.bracket(a, b)
+
     def normalize(self, q: Coordinates) -> Coordinates:
         return self.joint.normalize(q)
 

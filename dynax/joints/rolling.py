@@ -154,6 +154,10 @@ class RollingBall(AbstractJoint):
         v = (Quaternion(*q0[2:]).conjugate @ Quaternion(*q1[2:])).log()
         return v.x, v.y, v.z
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        c = Vec3(*a).cross(Vec3(*b))
+        return c.x, c.y, c.z
+
     def normalize(self, q: Coordinates) -> Coordinates:
         r = Quaternion(*q[2:]).normalized()
         return (q[0], q[1], r.w, r.x, r.y, r.z)

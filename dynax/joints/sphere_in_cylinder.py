@@ -56,6 +56,10 @@ class SphereInCylinder(AbstractJoint):
         angular = (Quaternion(*q0[1:]).conjugate @ Quaternion(*q1[1:])).log()
         return q1[0] - q0[0], angular.x, angular.y, angular.z
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        c = Vec3(*a[1:]).cross(Vec3(*b[1:]))
+        return jnp.zeros_like(a[0]), c.x, c.y, c.z
+
     def normalize(self, q: Coordinates) -> Coordinates:
         r = Quaternion(*q[1:]).normalized()
         return q[0], r.w, r.x, r.y, r.z

@@ -37,6 +37,10 @@ class Spherical(AbstractJoint):
         v = (Quaternion(*q0).conjugate @ Quaternion(*q1)).log()
         return v.x, v.y, v.z
 
+    def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
+        c = Vec3(*a).cross(Vec3(*b))
+        return c.x, c.y, c.z
+
     def normalize(self, q: Coordinates) -> Coordinates:
         r = Quaternion(*q).normalized()
         return r.w, r.x, r.y, r.z

@@ -97,6 +97,15 @@ def tangent_rows(model: Model, q: jax.Array, dq: jax.Array) -> jax.Array:
     return jax.jvp(lambda x: difference_rows(model, q, x), (q,), (dq,))[1]
 
 
+@for_models
+def bracket_rows(model: Model, a: jax.Array, b: jax.Array) -> jax.Array:
+    """`[a, b]` of two tangent vectors, joint by joint, for trailing batch axes."""
+    t = model.topology
+    if t.all_screws and not len(t.free_roots):
+        return jnp.zeros_like(a)
+    return by_joint_kind(model, lambda kind, _, a, b: kind.bracket(a, b), (_v(t), _v(t), _v(t)), ("nv",) * 3, a, b)
+
+
 _integrate = jax.jit(integrate_rows)
 _rate = jax.jit(rate_rows)
 _difference = jax.jit(difference_rows)

@@ -1,12 +1,7 @@
 """Trajectories, controllers and designs by gradient."""
 
 from dynax.optimize.collocation import CollocatedPlant as CollocatedPlant
-from dynax.optimize.collocation import Nodes as Nodes
-from dynax.optimize.collocation import Refined as Refined
 from dynax.optimize.collocation import collocation as collocation
-from dynax.optimize.collocation import guess as guess
-from dynax.optimize.collocation import nodes as nodes
-from dynax.optimize.collocation import refine as refine
 from dynax.optimize.inverse_kinematics import Target as Target
 from dynax.optimize.inverse_kinematics import direction_target as direction_target
 from dynax.optimize.inverse_kinematics import line_target as line_target
@@ -16,11 +11,18 @@ from dynax.optimize.inverse_kinematics import pose_target as pose_target
 from dynax.optimize.inverse_kinematics import position_target as position_target
 from dynax.optimize.inverse_plant import InversePlant as InversePlant
 from dynax.optimize.inverse_plant import inverse_plant as inverse_plant
+from dynax.optimize.ipopt import ProgramSolution as ProgramSolution
+from dynax.optimize.ipopt import solve_by_ipopt as solve_by_ipopt
 from dynax.optimize.limits import with_limits as with_limits
 from dynax.optimize.lqr import LQ as LQ
 from dynax.optimize.lqr import LQSolution as LQSolution
 from dynax.optimize.lqr import Policy as Policy
 from dynax.optimize.lqr import solve_lqr as solve_lqr
+from dynax.optimize.mesh import Nodes as Nodes
+from dynax.optimize.mesh import Refined as Refined
+from dynax.optimize.mesh import guess as guess
+from dynax.optimize.mesh import nodes as nodes
+from dynax.optimize.mesh import refine as refine
 from dynax.optimize.mpc import Plan as Plan
 from dynax.optimize.mpc import command as command
 from dynax.optimize.mpc import replan as replan

@@ -13,7 +13,6 @@ refined by what that misses (the method of multipliers, Nocedal & Wright 2006, s
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -124,11 +123,10 @@ def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
     """`F_z` at a point, where those controls stay that are `held`."""
     n, m, dtype = problem.plant.ndx, p.u.shape[-1], p.x.dtype
     rows, axes = _knots(problem, p)
-    bending = dataclasses.replace(problem, plant=problem.plant.bending)
 
     def stage(at: tuple) -> tuple:
         zero = jnp.zeros(n + m, dtype)
-        curvature = jax.jacfwd(jax.grad(lambda z: _stage(bending, z, at)[0]))(zero)
+        curvature = jax.jacfwd(jax.grad(lambda z: _stage(problem, z, at)[0]))(zero)
         return jax.jacfwd(lambda z: _stage(problem, z, at)[1])(zero), curvature
 
     (J, path), H = jax.vmap(stage, (axes,))(rows)

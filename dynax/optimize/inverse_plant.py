@@ -23,8 +23,8 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.linear.matrices import product
 from dynax.linear.solve import solve as solve_linear
 from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.dynamics import joint_force
 from dynax.optimize.plant import ClosedFormEuler, ModelPlant
-from dynax.routes.inverse_dynamics import inverse_dynamics
 from dynax.simulate.stepper import refuse_closed
 
 
@@ -53,12 +53,11 @@ class InversePlant:
     def nu(self) -> int:
         return self.driven.shape[-1]
 
-    @property
-    def bending(self) -> InversePlant:
-        return self
-
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return self.base.integrate(x, dx)
+
+    def bracket(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return self.base.bracket(a, b)
 
     def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
         return self.base.difference(x0, x1)
@@ -78,7 +77,7 @@ class InversePlant:
 
     def _forces(self, x: jax.Array, a: jax.Array) -> jax.Array:
         nq = self.base.model.nq
-        return inverse_dynamics(self.base.model, x[:nq], x[nq:], a)
+        return joint_force(self.base.model, x[:nq], x[nq:], a)
 
     def step(self, x: jax.Array, w: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
         """Of `ClosedFormEuler`: `v+ = v + dt a`, `q+ = integrate(q, dt v+)`."""

@@ -23,13 +23,17 @@ from dynax.optimize.collocation import CollocatedPlant
 from dynax.optimize.problem import Problem, one_sided, stacked, value
 
 
-def missed(plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, known: Any, dt: jax.Array) -> jax.Array:
-    """What a step misses, shape `(ndx,)`; of a collocation the defect itself, with nothing solved for."""
+def missed(
+    plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, known: Any, dt: jax.Array
+) -> tuple[jax.Array, Any]:
+    """What a step misses, shape `(ndx,)`, and what costs get to know; of a collocation the defect itself, with nothing
+    solved for, and the end and the middle of the interval, of which its costs are integrals."""
     if not isinstance(plant, CollocatedPlant):
-        return plant.difference(after, plant.step(x, u, known, dt))
+        return plant.difference(after, plant.step(x, u, known, dt)), known
     n, own = plant.base.nx, known[0]
     z = plant.base.difference(x[:n], after[:n])
-    return -jnp.concatenate([plant.defect(x, u, z, own, dt), after[n:] - plant.points(x, u)[3]])
+    defect, middle = plant.defect(x, u, z, own, dt)
+    return -jnp.concatenate([defect, after[n:] - plant.kept(x, u, dt)]), (*known, after, middle)
 
 
 class NonlinearProgram:
@@ -141,10 +145,9 @@ def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, jax.Ar
     plant, n, m = problem.plant, problem.plant.ndx, problem.plant.nu
     x, u, after = plant.integrate(x, z[:n]), u + z[n : n + m], plant.integrate(after, z[n + m :])
     one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
-    # Costs of a collocation are integrals: where its next state is known, they solve nothing for it.
-    seen = (*row, after) if isinstance(plant, CollocatedPlant) else row
+    gap, seen = missed(plant, x, u, after, row, dt)
     cost = value(problem.costs, (), (x, u, seen), nothing, one)
-    return cost, missed(plant, x, u, after, row, dt), stacked(problem.constraints, (x, u, row))
+    return cost, gap, stacked(problem.constraints, (x, u, row))
 
 
 def _end(problem: Problem, z: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:

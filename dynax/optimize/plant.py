@@ -5,22 +5,19 @@ The one place of this package that knows robots; solvers know `step`, `integrate
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
 from dynax.linear.matrices import product
 from dynax.model import Model
-from dynax.model.configuration import difference, integrate, tangent_rows
+from dynax.model.configuration import bracket_rows, difference, integrate
 from dynax.operators.pytree import pytree_dataclass
-from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.optimize.dynamics import acceleration
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
@@ -41,10 +38,6 @@ class FunctionPlant:
 
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
         return self.function(x, u, params)
-
-    @property
-    def bending(self) -> FunctionPlant:
-        return self
 
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return x + dx if self.integrator is None else self.integrator(x, dx)
@@ -75,19 +68,13 @@ class ModelPlant:
     def nu(self) -> int:
         return self.model.nv if self.actuation is None else self.actuation.shape[-1]
 
-    @property
-    def bending(self) -> ModelPlant:
-        """The same, for derivatives of second order."""
-        known = isinstance(self.stepper, ClosedFormEuler)
-        return dataclasses.replace(self, stepper=ClosedFormEuler(second_order=True)) if known else self
-
     def forces(self, u: jax.Array) -> jax.Array:
         """Of the joints, shape `(nv,)`."""
         return u if self.actuation is None else product(self.actuation.astype(u.dtype), u)
 
     def acceleration(self, x: jax.Array, u: jax.Array) -> jax.Array:
         """Of the joints, in continuous time, shape `(nv,)`."""
-        return forward_dynamics(self.model, x[: self.model.nq], x[self.model.nq :], self.forces(u))
+        return acceleration(self.model, x[: self.model.nq], x[self.model.nq :], self.forces(u))
 
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
         q, v = x[: self.model.nq], x[self.model.nq :]
@@ -96,6 +83,11 @@ class ModelPlant:
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         nq, nv = self.model.nq, self.model.nv
         return jnp.concatenate([integrate(self.model, x[:nq], dx[:nv]), x[nq:] + dx[nv:]])
+
+    def bracket(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        """Of two tangents."""
+        nv = self.model.nv
+        return jnp.concatenate([bracket_rows(self.model, a[:nv], b[:nv]), jnp.zeros_like(a[nv:])])
 
     def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
         nq = self.model.nq
@@ -140,44 +132,11 @@ class ClosedFormEuler(AbstractStepper):
     """`v+ = v + dt a(q, v)`, `q+ = integrate(q, dt v+)`, with `a` of `forward_dynamics`: friction is smoothed, so that
     a trajectory can be improved through it.
 
-    Its Jacobian is the closed form of `forward_dynamics_derivatives`, once for all directions: for panda a fifteenth of
-    the time of `jacfwd`. Use it in `dx.rollout` to follow a trajectory that has been found with it. `second_order`:
-    without the closed form, which takes twice the time of `forward_dynamics` to differentiate once more (41 ms instead
-    of 23 for the curvature of 100 knots of panda).
+    Its derivatives, of first and second order, are the closed forms of `dynax.optimize.dynamics`: for panda a fifteenth
+    of the time of `jacfwd`. Use it in `dx.rollout` to follow a trajectory that has been found with it.
     """
-
-    second_order: bool = False
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         refuse_closed(model, self)
-        v = v + dt * (forward_dynamics if self.second_order else acceleration)(model, q, v, tau)
+        v = v + dt * acceleration(model, q, v, tau)
         return integrate(model, q, dt * v), v
-
-
-@jax.custom_jvp
-def acceleration(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
-    """`forward_dynamics`, for many directions of derivatives at once, of first order."""
-    return forward_dynamics(model, q, v, tau)
-
-
-def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    model, q, v, tau = primals
-    dmodel, dq, dv, dtau = tangents
-    a, by = forward_dynamics(*primals), forward_dynamics_derivatives(*primals)
-    rate = jnp.zeros_like(a)
-    if not isinstance(dq, SymbolicZero):
-        rate = rate + product(by.q, tangent_rows(model, q, dq))
-    for matrix, d in ((by.v, dv), (by.tau, dtau)):
-        if not isinstance(d, SymbolicZero):
-            rate = rate + product(matrix, d)
-    if not all(isinstance(d, SymbolicZero) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
-        known = jax.tree.map(lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic)
-        rate = rate + jax.jvp(lambda m: forward_dynamics(m, q, v, tau), (model,), (known,))[1]
-    return a, rate
-
-
-def _symbolic(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)
-
-
-acceleration.defjvp(_rate, symbolic_zeros=True)

@@ -226,11 +226,11 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
         def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
             return plant.integrate(x, z[:n]), u + z[n:], row
 
-        def ahead(z: jax.Array, plant: Any = plant) -> jax.Array:
+        def ahead(z: jax.Array) -> jax.Array:
             return plant.difference(after, plant.step(*move(z), dt))
 
         def lagrangian(z: jax.Array) -> jax.Array:
-            bent = jnp.sum(costate * ahead(z, plant.bending))
+            bent = jnp.sum(costate * ahead(z))
             return value(problem.costs, problem.constraints, move(z), own, weight) + bent
 
         zero = jnp.zeros(n + m, x.dtype)

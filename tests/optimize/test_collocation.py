@@ -221,6 +221,36 @@ def test_a_cart_pole_swings_up():
     assert o.refine(problem, result, 1.0).problem is problem
 
 
+@pytest.mark.parametrize("method", ["hermite_simpson", "trapezoid"])
+def test_the_final_time_is_chosen(method):
+    """A block from rest to rest over one metre: `c T + integral of u^2` is least at `T = (36 / c)^(1/4)`; by the rule
+    of the trapezoid, whose integral is `k` times 12, at `(36 k / c)^(1/4)`."""
+    N, c = 10, 2.25
+    k = BLOCK["trapezoid", 10] / 12.0 if method == "trapezoid" else 1.0
+    problem = o.collocation(
+        o.plant(lambda x, u, p: jnp.stack([x[1], u[0]]), states=2, controls=1),
+        jnp.zeros(2),
+        jnp.full(N, 1.0 / N),
+        method=method,
+        costs=[o.residual(lambda x, u, p: u, 2.0), o.cost(lambda x, u, p: p)],
+        end_constraints=[o.equality(lambda x, p: x - jnp.array([1.0, 0.0]))],
+        params=c,
+        free_time=(0.3, 10.0),
+    )
+    t = np.linspace(0.0, 1.0, N + 1)[:, None]
+    moving = np.concatenate([t * t * (3.0 - 2.0 * t), 6.0 * t * (1.0 - t)], axis=1)
+    start = o.guess(problem, moving, 6.0 - 12.0 * t, 1.5)
+    # A light penalty would give up the goal for a short time first.
+    result = o.polish(problem, converged(o.solve(problem, *start, second_order=True, penalty=1e3)))
+    T = (36.0 * k / c) ** 0.25
+    near(o.nodes(problem, result).time[-1], T, 1e-7)
+    near(result.cost, c * T + 12.0 * k / T**3, 1e-9)
+    pressed = dataclasses.replace(problem, limits=(problem.limits[0], problem.limits[1].at[:, -1].set(1.8)))
+    result = converged(o.solve(pressed, *start, second_order=True, penalty=1e3))
+    near(o.nodes(pressed, result).time[-1], 1.8, 1e-7)
+    near(result.cost, c * 1.8 + 12.0 * k / 1.8**3, 1e-6)
+
+
 def test_the_program_is_the_problem(rng):
     """Sparse derivatives of a pendulum's, with all kinds of costs and constraints, against dense ones."""
     N = 3
@@ -265,6 +295,8 @@ def test_what_does_not_fit_is_named():
         o.collocation(plant, jnp.zeros(2), 0.1)
     with pytest.raises(ValueError, match=r"`x0` has shape \(3,\), expected \(2,\)"):
         o.collocation(plant, jnp.zeros(3), jnp.ones(3))
+    with pytest.raises(ValueError, match=r"`free_time` is \(2.0, 1.0\), expected two positive factors"):
+        o.collocation(plant, jnp.zeros(2), jnp.ones(3), free_time=(2.0, 1.0))
     problem = o.collocation(plant, jnp.zeros(2), jnp.ones(3))
     with pytest.raises(ValueError, match=r"`states` has shape \(3, 2\), expected \(4, 2\), a row per node"):
         o.guess(problem, np.zeros((3, 2)), np.zeros((4, 1)))

@@ -1,0 +1,178 @@
+"""Forward and inverse dynamics as solvers differentiate them: twice, in closed form, each derivative traced once.
+
+First derivatives are the Jacobians `J` of `dynax.derivatives`, once for all directions. Second ones come contracted,
+as a solver wants them: of `bar = J' l`, with multipliers `l` (a costate, as a rule), along `x = (dq, dv, da)`. Those of
+inverse dynamics are the derivative of its adjoint, one function of a direction; those of forward dynamics follow at the
+acceleration found (the tensor is never formed; Singh, Russo & Wensing 2023, "On second-order derivatives of rigid-body
+dynamics: theory and implementation"):
+
+    dbar = H(l) x + J' dl                      for inverse dynamics, whose bar_a = M l has the transposed blocks
+    H_fd(l) = -X' H(m) X,   m = M^-1 l         X = [1 0 0; 0 1 0; J]
+
+Derivatives by leaves of the model, and those of models that are not trees of rigid bodies, are the library's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from dynax.compile.batching import along_moving, by_samples, is_zero, linear, trailing
+from dynax.derivatives.adjoint import Weights, adjoint
+from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
+from dynax.derivatives.inverse_dynamics import inverse_dynamics_derivatives
+from dynax.derivatives.rule import closed_form
+from dynax.model import Model
+from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.routes.inverse_dynamics import inverse_dynamics
+from dynax.tree.bodies import world_inertias
+from dynax.tree.kinematics import kinematics, moved
+from dynax.tree.setup import setup
+
+
+class Moving(NamedTuple):
+    """A state and what drives it, or a tangent or cotangent of these; with trailing batch axes `(nv, *batch)`."""
+
+    q: jax.Array
+    v: jax.Array
+    last: jax.Array
+    """Joint forces, or for inverse dynamics accelerations."""
+
+
+def _product(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+    return jnp.einsum("ij...,j...->i...", matrix, vector, precision=lax.Precision.HIGHEST)
+
+
+def _matrix_product(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.einsum("ij...,jk...->ik...", a, b, precision=lax.Precision.HIGHEST)
+
+
+def _turned(matrix: jax.Array) -> jax.Array:
+    return jnp.swapaxes(matrix, 0, 1)
+
+
+@trailing
+def _adjoint_rate(model: Model, at: Moving, weights: jax.Array, x: Moving) -> tuple[jax.Array, jax.Array]:
+    """How `bar_q`, `bar_v` of inverse dynamics change along `x`."""
+
+    def bars(q: jax.Array, v: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
+        s = setup(model, q, v, "levels")
+        kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
+        inertias = world_inertias(s, kin)
+        return adjoint(model, s, kin, inertias, q, v, a, None, Weights(weights, moved(model, s, kin, weights)))
+
+    return jax.jvp(bars, tuple(at), (rate_rows(model, at.q, x.q), x.v, x.last))[1]
+
+
+def inverse_curvature(model: Model, at: Moving, found: Any, J: jax.Array, weights: jax.Array) -> jax.Array:
+    """`H`, shape `(3 nv, 3 nv, *batch)`, rows those of `bar`. Where `integrate` does not add, `H_qq` is not symmetric:
+    `bar_q` is taken in axes that move."""
+    nv, batch = model.nv, weights.shape[1:]
+
+    def along(unit: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rows = jnp.broadcast_to(unit.reshape(3 * nv, *(1 for _ in batch)), (3 * nv, *batch))
+        return _adjoint_rate(model, at, weights, Moving(rows[:nv], rows[nv : 2 * nv], rows[2 * nv :]))
+
+    by_q, by_v = jax.vmap(along, out_axes=1)(jnp.eye(3 * nv, dtype=weights.dtype))
+    still = jnp.zeros((nv, 2 * nv, *batch), weights.dtype)
+    by_a = jnp.concatenate([_turned(by_q[:, 2 * nv :]), still], axis=1)
+    return jnp.concatenate([by_q, by_v, by_a])
+
+
+def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:
+    """`H_fd`, as `inverse_curvature`; `found` are the accelerations."""
+    nv, batch = model.nv, weights.shape[1:]
+    inner = _product(_turned(J[:, 2 * nv :]), weights)
+    H = inverse_curvature(model, at._replace(last=found), None, J, inner)
+    eye = jnp.eye(2 * nv, 3 * nv, dtype=weights.dtype).reshape(2 * nv, 3 * nv, *(1 for _ in batch))
+    X = jnp.concatenate([jnp.broadcast_to(eye, (2 * nv, 3 * nv, *J.shape[2:])), J])
+    return -_matrix_product(_matrix_product(_turned(X), H), X)
+
+
+def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callable:
+    """`value(model, q, v, last)` with closed forms of both derivatives."""
+
+    def plain(model: Any, at: Moving, x: Moving) -> jax.Array:
+        dq = rate_rows(model, at.q, x.q)
+        return jax.jvp(lambda *z: value(model, *z), tuple(at), (dq, x.v, x.last))[1]
+
+    def plain_back(model: Any, at: Moving, bar: jax.Array) -> Moving:
+        rest = jax.tree.map(jnp.zeros_like, Moving(bar, bar, bar))
+        return jax.vjp(lambda x: plain(model, at, x), rest)[1](bar)[0]
+
+    samples, samples_back = by_samples(plain), by_samples(plain_back)
+
+    def forward(model: Any, at: Moving, known: tuple, x: Moving) -> jax.Array:
+        return _product(known[1], jnp.concatenate(x))
+
+    def backward(model: Any, at: Moving, known: tuple, bar: jax.Array) -> Moving:
+        return Moving(*jnp.split(_product(_turned(known[1]), bar), 3))
+
+    def bent(primals: tuple, tangents: tuple) -> tuple[Moving, Moving]:
+        model, at, known, bar = primals
+        dmodel, dat, _, dbar = tangents
+        found = backward(*primals)
+        rate = jax.tree.map(jnp.zeros_like, found) if is_zero(dbar) else backward(model, at, known, dbar)
+        if isinstance(model, Model) and closed_form(model):
+            if not all(is_zero(d) for d in dat):
+                x = [jnp.zeros_like(bar) if is_zero(d) else d for d in dat]
+                x[0] = x[0] if is_zero(dat.q) else tangent_rows(model, at.q, dat.q)
+                along = _product(curvature(model, at, *known, bar), jnp.concatenate(x))
+                rate = jax.tree.map(jnp.add, rate, Moving(*jnp.split(along, 3)))
+            left, rates, by_library = (model,), (dmodel,), lambda model: samples_back(model, at, bar)
+        else:
+            left, rates, by_library = (model, at), (dmodel, dat), lambda model, at: samples_back(model, at, bar)
+        if not all(is_zero(d) for d in jax.tree.leaves(rates, is_leaf=is_zero)):
+            rate = jax.tree.map(jnp.add, rate, along_moving(by_library, left, rates)[1])
+        return found, rate
+
+    exact_back = trailing(backward, bent)
+    respond, _ = linear(
+        forward,
+        backward,
+        lambda model, at, known, x: samples(model, at, x),
+        lambda model, at, known, x: x.v,
+        lambda model, at, known, bar: exact_back(model, at, known, bar),
+    )
+
+    @jax.custom_jvp
+    def function(model: Any, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
+        return value(model, q, v, last)
+
+    def rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        model, q, v, last = primals
+        dmodel, dq, dv, dlast = tangents
+        found = value(*primals)
+        total = jnp.zeros_like(found)
+        if not all(_symbolic(d) for d in (dq, dv, dlast)):
+            still = lax.stop_gradient(primals)
+            known = lax.stop_gradient(found), jnp.concatenate(jacobians(*still), axis=1)
+            none = jnp.zeros_like(found)
+            along = none if _symbolic(dq) else tangent_rows(model, q, dq)
+            x = Moving(along, *(none if _symbolic(d) else d for d in (dv, dlast)))
+            total = respond(model, Moving(q, v, last), known, x)
+        if not all(_symbolic(d) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
+            known = jax.tree.map(
+                lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic
+            )
+            total = total + jax.jvp(lambda m: value(m, q, v, last), (model,), (known,))[1]
+        return found, total
+
+    function.defjvp(rate, symbolic_zeros=True)
+    return function
+
+
+def _symbolic(x: Any) -> bool:
+    return isinstance(x, SymbolicZero)
+
+
+acceleration = _twice(forward_dynamics, forward_dynamics_derivatives, forward_curvature)
+"""`forward_dynamics(model, q, v, tau)`."""
+joint_force = _twice(inverse_dynamics, inverse_dynamics_derivatives, inverse_curvature)
+"""`inverse_dynamics(model, q, v, a)`."""
