@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from dynax.actuate.actuators import Actuators, actuation, stepped, typed
 from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
+from dynax.contact.stops import filled
 from dynax.model.checks import as_state
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
@@ -244,6 +245,8 @@ def _scan(
     method: AbstractStepper,
     checkpoint: bool,
 ) -> tuple[Trajectory, Any]:
+    if isinstance(model, Scene) and isinstance(method, Compliant):
+        model = filled(model)  # once, not with every step
     times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
     scan = checkpointed_scan if checkpoint else jax.lax.scan
     actuators, sensors = through.actuators, typed(through.sensors, q.dtype)

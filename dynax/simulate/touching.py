@@ -13,10 +13,9 @@ from jax import lax
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
 from dynax.contact.coulomb import Impact
-from dynax.contact.limits import limits_at
-from dynax.contact.material import Material
 from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
 from dynax.contact.scene import Scene
+from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import integrate
@@ -33,7 +32,8 @@ class Touched(NamedTuple):
     impulses: jax.Array
     """On the second body of each candidate, in world axes, shape `(k, 3)` [N s]."""
     stops: jax.Array
-    """Of the limits of joints, in the order of `scene.limited`, shape `(l,)` [N s, N m s]."""
+    """Of stops along their coordinates, in the order of `scene.limited` and `scene.stops`, shape `(l,)` [N s, N m s];
+    negative at upper limits, of cones and of ropes."""
     report: TouchReport
 
 
@@ -44,9 +44,9 @@ class Chosen(NamedTuple):
     frames: jax.Array
     """Of the contacts as rows, the normal last, shape `(c, 3, 3)`."""
     rows: jax.Array
-    """The candidates, and after them the limits, that take part, shape `(c,)`."""
+    """The candidates, and after them the stops, that take part, shape `(c,)`."""
     signs: jax.Array
-    """Of the limits: 1 for a lower one, -1 for an upper one."""
+    """Of the stops, as `contact.stops` has them."""
     penetration: jax.Array
     crowded: jax.Array
 
@@ -63,7 +63,7 @@ class Touching(AbstractStepper):
     derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q`
     has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
 
-    Limits of joints are contacts without friction.
+    Limits of joints, cones and ropes are contacts without friction.
     """
 
     relaxation: float = 0.02
@@ -93,7 +93,7 @@ class Touching(AbstractStepper):
         chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
         found = after(chosen.problem)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
-        total = len(scene.candidates) + len(scene.limited)
+        total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
         q = integrate(model, q, dt * found.v)
@@ -105,24 +105,25 @@ class Touching(AbstractStepper):
     ) -> Chosen:
         """What is to be solved."""
         at = placed(scene, q)
-        touch, limits = contacts_at(scene, at), limits_at(scene, q)
+        touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
         material = candidate_materials(scene, q.dtype)
-        gaps = jnp.concatenate([touch.gap, limits.gap])
+        gaps = jnp.concatenate([touch.gap, ends.gap])
         rows, crowded = self._nearest(gaps, scene.nv)
 
         def of(contacts: jax.Array, stops: jax.Array) -> jax.Array:
             """Rows of what takes part, of those of all contacts and limits."""
             return jnp.concatenate([contacts, stops.astype(contacts.dtype)])[rows]
 
-        count = len(limits.gap)
+        count = len(ends.gap)
         frames = jax.vmap(frame)(of(touch.normal, jnp.tile(jnp.asarray(np.eye(3)[2:], q.dtype), (count, 1))))
         signs = of(jnp.asarray(carried(scene), q.dtype), jnp.zeros((count, at.places.shape[0]), q.dtype))
         jacobian = jnp.einsum(
             "kia,kaj->kij", frames, jacobian_at(scene, of(touch.point, jnp.zeros((count, 3))), signs, q, at)
         )
-        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), limits.jacobian)
+        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), ends.jacobian)
         jacobian = jacobian + np.array([0, 0, 1], q.dtype)[:, None] * straight[:, None]
-        material = Material(*(of(x, jnp.zeros(count)) for x in (material.friction, material.restitution)))
+        friction = of(material.friction, jnp.zeros(count))
+        restitution = of(material.restitution, stop_materials(scene, q.dtype).restitution)
         gap = gaps[rows]
         normals = jacobian[:, 2]
         mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
@@ -131,11 +132,11 @@ class Touching(AbstractStepper):
         compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
         before = normals @ v
         apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
-        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (material.restitution > 0))
-        target = jnp.where(bounce, jnp.maximum(apart, -material.restitution * before), apart)
+        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (restitution > 0))
+        target = jnp.where(bounce, jnp.maximum(apart, -restitution * before), apart)
         target = target[:, None] * np.array([0, 0, 1], q.dtype)
-        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, material.friction)
-        return Chosen(problem, frames, rows, limits.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, friction)
+        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
     def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
         """The contacts that take part, and whether there is no room for some that should."""
