@@ -8,6 +8,8 @@ from dynax.contact.compliant import Yielding as Yielding
 from dynax.contact.compliant import compliant_forces as compliant_forces
 from dynax.contact.ends import Cone as Cone
 from dynax.contact.ends import Rope as Rope
+from dynax.contact.frictional import StruckWithFriction as StruckWithFriction
+from dynax.contact.frictional import frictional_impact as frictional_impact
 from dynax.contact.material import Material as Material
 from dynax.contact.motion import Touch as Touch
 from dynax.contact.motion import contact_jacobian as contact_jacobian

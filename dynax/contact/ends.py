@@ -58,8 +58,9 @@ def limited_coordinates(model: Model) -> Limited:
     slices = {name: model.q_slice(name) for name in model.joint_names}
     if isinstance(model.position_limits, Tracer):
         return tuple((name, 0) for name, place in slices.items() if place.stop - place.start == 1)
-    ends = np.atleast_2d(np.isfinite(np.asarray(model.position_limits)).any(axis=-1)).any(axis=0)
-    return tuple((name, int(k)) for name, place in slices.items() for k in np.flatnonzero(ends[place]))
+    limits = np.asarray(model.position_limits)
+    ends = np.any(np.isfinite(limits.reshape(-1, *limits.shape[-2:])), axis=(0, 2))
+    return tuple((name, int(k)) for name, place in slices.items() for k in np.flatnonzero(np.asarray(ends)[place]))
 
 
 def limiting_materials(model: Model, given: bool | Material | Mapping[str, Material]) -> dict[str, Material]:

@@ -174,3 +174,14 @@ def growing(scene: Scene) -> np.ndarray:
     places = {pair: k for k, pair in enumerate(scene.pairs)}
     own = np.array([places[pair] for pair in scene.candidates], int)
     return growing_pairs(scene.materials, np.array(scene.pairs, int).reshape(-1, 2), scene.between)[own]
+
+
+def frame(normal: jax.Array) -> jax.Array:
+    """A rotation whose last row is the normal; smooth but where its z is 0 (Duff et al. 2017)."""
+    x, y, z = normal
+    sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    one = jnp.stack([1.0 + sign * x * x * a, sign * b, -sign * x])
+    other = jnp.stack([b, sign + y * y * a, -y])
+    return jnp.stack([one, other, normal])

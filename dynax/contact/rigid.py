@@ -54,6 +54,8 @@ class ImpactStatus(IntEnum):
     BUDGET = 2
     """Impacts one after another that did not come to an end."""
     ENERGY_GAINED = 3
+    CONE_VIOLATED = 4
+    """Friction does not give what it takes to stick."""
 
 
 class Struck(NamedTuple):

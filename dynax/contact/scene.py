@@ -70,6 +70,8 @@ class Scene:
     """What these limits are made of."""
     stops: tuple[Stop, ...] = ()
     """Ropes and cones."""
+    kappa: Any = None
+    """Of derivatives of relaxed contact, `dx.simulate.Smoothed`; it changes no motion [J]."""
     report: tuple[Finding, ...] = ()
     """What of a file was left out, or is not as it was written."""
 

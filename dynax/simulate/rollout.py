@@ -132,7 +132,8 @@ def rollout(
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
-    method, kept = _stepper(stepper, model), _count(every, "every", 1)
+    model, method = _prepared(model, stepper)
+    kept = _count(every, "every", 1)
     through = Through(actuators, None if sensors is None else dict(sensors), key)
     if callable(controls):
         if steps is None:
@@ -177,7 +178,8 @@ def step(
     `tau`: joint forces, shape `(nv,)`; the other arguments are those of `rollout`.
     """
     q0, v0, forces = as_state(model, q=q, v=v, tau=tau)
-    return _step(model, q0, v0, forces, _scalar(dt, q0), _stepper(stepper, model))
+    model, method = _prepared(model, stepper)
+    return _step(model, q0, v0, forces, _scalar(dt, q0), method)
 
 
 @partial(jax.jit, static_argnames=("method",))
@@ -310,6 +312,11 @@ def _scan(
 def _row(state: Going) -> tuple:
     at = state.at
     return at.q, at.v, None if at.chart is None else at.chart.status, at.touch, state.actuators, state.said, at.patch
+
+
+def _prepared(model: AnySystem, stepper: str | AbstractStepper) -> tuple[AnySystem, AbstractStepper]:
+    method = _stepper(stepper, model)
+    return method.prepared(model) if isinstance(method, Touching) and isinstance(model, Scene) else (model, method)
 
 
 def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:

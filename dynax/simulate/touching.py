@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax
@@ -11,15 +13,17 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
+from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
-from dynax.model.configuration import integrate
+from dynax.model.configuration import difference, integrate
 from dynax.simulate.euler import SemiImplicitEuler
+from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 
@@ -74,6 +78,19 @@ class Touching(AbstractStepper):
     most: int | None = None
     """Contacts that take part in a step, the nearest of all candidates; default twice the number of freedoms, but not
     less than 32."""
+    gradient: Gradient = field(default_factory=Exact)
+    """Which derivatives steps have: `Exact()`, `Smoothed(kappa)`, `FromDistance(reach)`, `Bundle(count, spread)`."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, Gradient):
+            raise ValueError(f"`gradient` is {self.gradient!r}, expected one such as dx.simulate.Smoothed(1e-3)")
+
+    def prepared(self, scene: Scene) -> tuple[Scene, Touching]:
+        """With the number of its derivatives in the scene, where it may be traced."""
+        if not isinstance(self.gradient, Smoothed) or self.gradient.kappa is None:
+            return scene, self
+        scene = dataclasses.replace(scene, kappa=jnp.asarray(self.gradient.kappa))
+        return scene, dataclasses.replace(self, gradient=Smoothed(None))
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         if not isinstance(model, Scene):
@@ -83,6 +100,9 @@ class Touching(AbstractStepper):
 
     def touched(self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> Touched:
         """The step with what happened in it."""
+        if isinstance(self.gradient, Bundle):
+            exact = dataclasses.replace(self, gradient=Exact())
+            return _bundled(exact, self.gradient, scene, q, v, tau, dt)
         model = cast(Model, scene.model)
         if closed(model):
             raise ValueError(
@@ -91,7 +111,7 @@ class Touching(AbstractStepper):
             )
         free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
         chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
-        found = after(chosen.problem)
+        found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
@@ -99,6 +119,19 @@ class Touching(AbstractStepper):
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found.v, found.impulses, found.unbalanced)
         return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+
+    def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
+        match self.gradient:
+            case Smoothed(kappa):
+                kappa = scene.kappa if kappa is None else kappa
+                if kappa is None:
+                    raise ValueError(
+                        "Smoothed has no `kappa`, and the scene has none: give one, such as Smoothed(1e-3)"
+                    )
+                return after_smoothed(problem, jnp.asarray(kappa, dt.dtype))
+            case FromDistance(reach):
+                return after_from_distance(problem, reach / dt)
+        return after(problem)
 
     def problem(
         self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
@@ -148,6 +181,47 @@ class Touching(AbstractStepper):
         return rows[:-1], gaps[rows[-1]] < 0
 
 
+class _Told(NamedTuple):
+    """A step, with numbers of the report that are no integers, so that all have a derivative."""
+
+    touched: Touched
+
+    @classmethod
+    def of(cls, found: Touched) -> _Told:
+        return cls(found._replace(report=jax.tree.map(lambda x: x.astype(found.q.dtype), found.report)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _together(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> _Told:
+    return _Told.of(method.touched(scene, q, v, tau, dt))
+
+
+@_together.defjvp
+def _together_rate(method: Touching, bundle: Bundle, primals: tuple, tangents: tuple) -> tuple[_Told, _Told]:
+    found = _together(method, bundle, *primals)
+    normal = np.random.default_rng(0).normal(size=(bundle.count, 2, primals[0].nv))
+
+    def one(away: jax.Array) -> _Told:
+        def step(scene: Scene, q, v, tau, dt) -> _Told:
+            model = cast(Model, scene.model)
+            told = _Told.of(method.touched(scene, integrate(model, q, away[0]), v + away[1], tau, dt)).touched
+            # The derivative of where it ends, seen from where the step itself ends.
+            moved = difference(model, lax.stop_gradient(told.q), told.q)
+            return _Told(told._replace(q=integrate(model, found.touched.q, moved)))
+
+        return jax.jvp(step, primals, tangents)[1]
+
+    rates = jax.vmap(one)(jnp.asarray(bundle.spread * normal, found.touched.q.dtype))
+    return found, jax.tree.map(lambda x: jnp.mean(x, axis=0), rates)
+
+
+def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> Touched:
+    told = _together(method, bundle, scene, q, v, tau, dt).touched
+    like = TouchReport.none(q.dtype)
+    report = jax.tree.map(lambda x, kind: lax.stop_gradient(x).astype(kind.dtype), told.report, like)
+    return told._replace(report=report)
+
+
 def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.Array) -> TouchReport:
     """The impulses change the kinetic energy by `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
     problem = chosen.problem
@@ -161,14 +235,3 @@ def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.A
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
     found = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
     return lax.stop_gradient(found)
-
-
-def frame(normal: jax.Array) -> jax.Array:
-    """A rotation whose last row is the normal; smooth but where its z is 0 (Duff et al. 2017)."""
-    x, y, z = normal
-    sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
-    a = -1.0 / (sign + z)
-    b = x * y * a
-    one = jnp.stack([1.0 + sign * x * x * a, sign * b, -sign * x])
-    other = jnp.stack([b, sign + y * y * a, -y])
-    return jnp.stack([one, other, normal])
