@@ -258,8 +258,9 @@ def _scan(
     def seen(at: Carried, a: jax.Array, acting: Any, command: jax.Array, time: jax.Array) -> Moment:
         now = model.replace(time=time)
         if actuators is None:
-            return moment(now, at.q, at.v, a)
-        return moment(now, at.q, at.v, a, actuation(actuators, now, at.q, at.v, acting, command), actuators.names)
+            return moment(now, at.q, at.v, a, forces=at.forces)
+        told = actuation(actuators, now, at.q, at.v, acting, command)
+        return moment(now, at.q, at.v, a, told, actuators.names, at.forces)
 
     def advance(state: Going, x: tuple) -> tuple[Going, tuple]:
         (at, memory, acting, sensing, said), (k, later, time, command) = state, x
@@ -295,7 +296,8 @@ def _scan(
     xs = *sensed, times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
-    at, acting = begin(method, model, q, v), None if actuators is None else actuators.initial(q.dtype)
+    feels = sensors is not None and any(sensor.feels_contact for sensor in sensors.values())
+    at, acting = begin(method, model, q, v, feels), None if actuators is None else actuators.initial(q.dtype)
     sensing, said = None, None
     if sensors is not None:
         instant = seen(at, jnp.zeros_like(v), acting, jnp.zeros(size, q.dtype), times[0])
