@@ -51,6 +51,10 @@ from dynax.actuate.sensors import Velocimeter as Velocimeter
 from dynax.actuate.subtree import SubtreeAngularMomentum as SubtreeAngularMomentum
 from dynax.actuate.subtree import SubtreeCenter as SubtreeCenter
 from dynax.actuate.subtree import SubtreeVelocity as SubtreeVelocity
+from dynax.actuate.touch import ContactForce as ContactForce
+from dynax.actuate.touch import Friction as Friction
+from dynax.actuate.touch import FrictionState as FrictionState
+from dynax.actuate.touch import TouchForce as TouchForce
 from dynax.actuate.transmission import AbstractTransmission as AbstractTransmission
 from dynax.actuate.transmission import CoupledTransmission as CoupledTransmission
 from dynax.actuate.transmission import FrameTransmission as FrameTransmission

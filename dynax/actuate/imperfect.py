@@ -18,6 +18,10 @@ class Imperfect(AbstractSensor):
     def value(self, at):
         return self.sensor.value(at)
 
+    @property
+    def feels_contact(self) -> bool:
+        return self.sensor.feels_contact
+
     def begin(self, at):
         return self.sensor.begin(at)
 

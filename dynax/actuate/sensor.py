@@ -45,6 +45,9 @@ class Moment:
     actuation: Actuation | None
     names: tuple[str, ...] = ()
     """Of the actuators."""
+    scene: Scene | None = None
+    forces: jax.Array | None = None
+    """Of contacts, on the second body of each candidate, in world axes, shape `(k, 3)` [N]; `None` if nobody said."""
 
     @cached_property
     def poses(self) -> Transform:
@@ -102,6 +105,11 @@ class Moment:
 class AbstractSensor(Numbered, abc.ABC):
     """A sensor. To write one's own, give `value`; make the class a pytree."""
 
+    @property
+    def feels_contact(self) -> bool:
+        """Whether it asks what contacts do."""
+        return False
+
     @abc.abstractmethod
     def value(self, at: Moment) -> jax.Array:
         """What it says if it neither errs nor remembers."""
@@ -128,6 +136,7 @@ def measure(
     *,
     actuation: Actuation | None = None,
     names: tuple[str, ...] = (),
+    forces: ArrayLike | None = None,
     key: jax.Array | None = None,
 ) -> dict[str, jax.Array]:
     """What sensors say at one moment, by their names; those that remember, as at their first reading.
@@ -136,21 +145,30 @@ def measure(
 
     - `q`, `v`, `a`: configuration, velocity and, for sensors that feel it, acceleration.
     - `actuation`, `names`: of actuators, for sensors on these: `actuate.actuation(...)` and `actuators.names`.
+    - `forces`: of contacts, for sensors that feel them: `touched.impulses / dt`, or `compliant_forces(...).forces`.
     - `key`: for sensors that err at random.
     """
     q, v, a = as_state(model, q=q, v=v, a=a)
-    at = moment(model, q, v, a, actuation, names)
+    at = moment(model, q, v, a, actuation, names, None if forces is None else jnp.asarray(forces))
     own = typed(dict(sensors), at.q.dtype)
     return read_all(own, at, begin_all(own, at), key)[0]
 
 
-def moment(model: Any, q: Any, v: Any, a: Any, actuation: Actuation | None = None, names: tuple[str, ...] = ()):
+def moment(
+    model: Any,
+    q: Any,
+    v: Any,
+    a: Any,
+    actuation: Actuation | None = None,
+    names: tuple[str, ...] = (),
+    forces: jax.Array | None = None,
+) -> Moment:
     """Of any kind of model, that of its tree."""
     own = model.model if isinstance(model, Scene) else model
     if isinstance(own, EmbeddedModel):
         motion = tree_motion(own, q, v)
         own, v, a = own.tree, motion.v, None if a is None else motion.x @ a + motion.bias
-    return Moment(own, q, v, a, actuation, names)
+    return Moment(own, q, v, a, actuation, names, model if isinstance(model, Scene) else None, forces)
 
 
 def begin_all(sensors: Sensors, at: Moment) -> dict[str, Any]:

@@ -255,3 +255,7 @@ class Part(AbstractSensor):
 
     def value(self, at):
         return self.sensor.value(at)[self.start : self.stop]
+
+    @property
+    def feels_contact(self) -> bool:
+        return self.sensor.feels_contact

@@ -42,7 +42,8 @@ class Place(NamedTuple):
 
 
 def place(model: Model, q: jax.Array, *, positions: bool = False) -> Place:
-    """For trailing batch axes."""
+    """For trailing batch axes. Armature has those of the velocity too, since friction is part of it."""
+    q = jnp.broadcast_to(q, (len(q), *jnp.broadcast_shapes(q.shape[1:], model.armature.shape[1:])))
     s = setup(model, q, execution="automatic")
     kin = kinematics(model, s, positions=positions)
     return Place(s, kin, world_inertias(s, kin))

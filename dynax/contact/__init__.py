@@ -6,6 +6,10 @@ from dynax.contact.complementarity import complementary as complementary
 from dynax.contact.compliant import Patch as Patch
 from dynax.contact.compliant import Yielding as Yielding
 from dynax.contact.compliant import compliant_forces as compliant_forces
+from dynax.contact.ends import Cone as Cone
+from dynax.contact.ends import Rope as Rope
+from dynax.contact.frictional import StruckWithFriction as StruckWithFriction
+from dynax.contact.frictional import frictional_impact as frictional_impact
 from dynax.contact.material import Material as Material
 from dynax.contact.motion import Touch as Touch
 from dynax.contact.motion import contact_jacobian as contact_jacobian
@@ -31,3 +35,4 @@ from dynax.contact.shapes import HeightField as HeightField
 from dynax.contact.shapes import Plane as Plane
 from dynax.contact.shapes import Points as Points
 from dynax.contact.shapes import Sphere as Sphere
+from dynax.contact.stops import filled as filled

@@ -7,6 +7,7 @@ A candidate is a point on two bodies with a normal from `a` to `b` (chapter 11.3
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 
 from dynax.algorithms.frames import body_poses, body_velocities, root_offsets
 from dynax.compile.batching import trailing
-from dynax.contact.material import Material, instead, of_pairs
+from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
@@ -162,7 +163,25 @@ def candidate_materials(scene: Scene, dtype: Any) -> Material:
     places = {pair: k for k, pair in enumerate(scene.pairs)}
     own = np.array([places[pair] for pair in scene.candidates], int)
     if not len(own):
-        return Material(*(jnp.zeros(0, dtype) for _ in range(4)))
+        return Material(*(jnp.zeros(0, dtype) for _ in dataclasses.fields(Material)))
     pairs = np.array(scene.pairs, int)
     found = of_pairs(scene.materials, pairs[:, 0], pairs[:, 1], dtype)
     return jax.tree.map(lambda x: x[own], instead(found, scene.between))
+
+
+def growing(scene: Scene) -> np.ndarray:
+    """Which candidates have Hunt and Crossley's law, shape `(k,)`."""
+    places = {pair: k for k, pair in enumerate(scene.pairs)}
+    own = np.array([places[pair] for pair in scene.candidates], int)
+    return growing_pairs(scene.materials, np.array(scene.pairs, int).reshape(-1, 2), scene.between)[own]
+
+
+def frame(normal: jax.Array) -> jax.Array:
+    """A rotation whose last row is the normal; smooth but where its z is 0 (Duff et al. 2017)."""
+    x, y, z = normal
+    sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    one = jnp.stack([1.0 + sign * x * x * a, sign * b, -sign * x])
+    other = jnp.stack([b, sign + y * y * a, -y])
+    return jnp.stack([one, other, normal])

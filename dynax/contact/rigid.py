@@ -15,8 +15,9 @@ from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.complementarity import ComplementarityStatus, complementary
-from dynax.contact.motion import candidate_materials, contact_jacobian, contacts
+from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
 from dynax.contact.scene import Scene
+from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate
@@ -40,9 +41,9 @@ class Pressed(NamedTuple):
     a: jax.Array
     """Accelerations, shape `(nv,)`."""
     forces: jax.Array
-    """Along the normal of each candidate, zero where there is no contact, shape `(k,)` [N]."""
+    """Along the normal of each candidate, and after them of stops, zero without contact, shape `(k + l,)` [N]."""
     rates: jax.Array
-    """`zeta'`, the acceleration with which each gap opens, shape `(k,)` [m/s^2]."""
+    """`zeta'`, the acceleration with which each gap opens, shape `(k + l,)` [m/s^2]."""
     status: jax.Array
     """A `ComplementarityStatus`."""
 
@@ -53,6 +54,8 @@ class ImpactStatus(IntEnum):
     BUDGET = 2
     """Impacts one after another that did not come to an end."""
     ENERGY_GAINED = 3
+    CONE_VIOLATED = 4
+    """Friction does not give what it takes to stick."""
 
 
 class Struck(NamedTuple):
@@ -61,7 +64,7 @@ class Struck(NamedTuple):
     v: jax.Array
     """After it, shape `(nv,)`."""
     impulses: jax.Array
-    """Along the normals, shape `(k,)` [N s]."""
+    """Along the normals, and of stops, shape `(k + l,)` [N s]."""
     energy: jax.Array
     """What it changes of the kinetic energy [J]."""
     status: jax.Array
@@ -69,18 +72,19 @@ class Struck(NamedTuple):
 
 
 def contact_states(scene: Scene, q: Any, v: Any, gap: float = 1e-9, speed: float = 1e-9) -> jax.Array:
-    """The `ContactState` of each candidate, shape `(k,)`: it touches up to a gap [m], and stays up to a speed [m/s]."""
+    """The `ContactState` of each candidate and then of each stop, shape `(k + l,)`: it touches up to a gap [m], and
+    stays up to a speed [m/s]."""
     q, v = as_state(scene.model, q=q, v=v)
-    touch = contacts(scene, q)
     rate = _normals(scene, q) @ v
     moving = jnp.where(rate < 0, ContactState.MEETING, ContactState.PARTING)
     near = jnp.where(jnp.abs(rate) <= speed, ContactState.TOUCHING, moving)
-    return jnp.where(touch.gap > gap, ContactState.APART, near)
+    return jnp.where(_gaps(scene, q) > gap, ContactState.APART, near)
 
 
 def contact_dynamics(scene: Scene, q: Any, v: Any, tau: Any, touching: Any) -> Pressed:
-    """The accelerations under joint forces `tau` of a model whose candidates `touching`, shape `(k,)`, are in contact
-    and at rest along their normals. Without friction; forces that are not unique are shared evenly (11.41, 11.42)."""
+    """The accelerations under joint forces `tau` where the candidates and stops `touching`, shape `(k + l,)`, are in
+    contact and at rest along their normals. Without friction; forces that are not unique are shared evenly (11.41,
+    11.42)."""
     q, v, tau = as_state(scene.model, q=q, v=v, tau=tau)
     touching = jnp.asarray(touching, bool)
     free = forward_dynamics(scene.model, q, v, tau)
@@ -93,7 +97,7 @@ def contact_dynamics(scene: Scene, q: Any, v: Any, tau: Any, touching: Any) -> P
 
 
 def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> Struck:
-    """The velocity after an impact of the candidates `touching`, shape `(k,)`, without friction.
+    """The velocity after an impact of the candidates and stops `touching`, shape `(k + l,)`, without friction.
 
     **Arguments:** `law`: how those share it that touch at the same time, each with the restitution `e` of its pair.
 
@@ -111,7 +115,7 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> 
     normals = _normals(scene, q)
     mobility, response = _mobility(scene, q, normals)
     before = normals @ v
-    bounce = candidate_materials(scene, q.dtype).restitution
+    bounce = _restitution(scene, q.dtype)
     impulses, status = laws[law](touching, mobility, before, bounce)
     energy = jnp.sum(impulses * (before + 0.5 * mobility @ impulses))
     scale = jnp.sum(jnp.where(touching, before**2 / jnp.maximum(_diagonal(mobility), 1e-30), 0.0))
@@ -154,10 +158,22 @@ def _as_impact(status: jax.Array) -> jax.Array:
     return jnp.where(solved, ImpactStatus.DONE, ImpactStatus.INFEASIBLE)
 
 
+def _gaps(scene: Scene, q: jax.Array) -> jax.Array:
+    at = placed(scene, q)
+    return jnp.concatenate([contacts_at(scene, at).gap, stops_at(scene, q, at).gap])
+
+
 def _normals(scene: Scene, q: jax.Array) -> jax.Array:
-    """`T^T`, rows `d gap / dq`, shape `(k, nv)`."""
-    touch = contacts(scene, q)
-    return jnp.sum(touch.normal[:, :, None] * contact_jacobian(scene, touch, q), axis=1)
+    """`T^T`, rows `d gap / dq`, shape `(k + l, nv)`."""
+    at = placed(scene, q)
+    touch = contacts_at(scene, at)
+    rows = jnp.sum(touch.normal[:, :, None] * jacobian_at(scene, touch.point, carried(scene), q, at), axis=1)
+    return jnp.concatenate([rows, stops_at(scene, q, at).jacobian])
+
+
+def _restitution(scene: Scene, dtype: Any) -> jax.Array:
+    own = candidate_materials(scene, dtype), stop_materials(scene, dtype)
+    return jnp.concatenate([material.restitution for material in own])
 
 
 def _turning(scene: Scene, q: jax.Array, v: jax.Array) -> jax.Array:
@@ -165,7 +181,7 @@ def _turning(scene: Scene, q: jax.Array, v: jax.Array) -> jax.Array:
 
     def rate(t: jax.Array) -> jax.Array:
         def gap(t: jax.Array) -> jax.Array:
-            return contacts(scene, integrate(scene.model, q, t * v)).gap
+            return _gaps(scene, integrate(scene.model, q, t * v))
 
         return jax.jvp(gap, (t,), (jnp.ones_like(t),))[1]
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dynax.contact.material import Material
+from dynax.contact.ends import Limited, Stop, check_stop, limited_coordinates, limiting_materials
+from dynax.contact.material import Material, check_material
 from dynax.contact.shapes import FIELDS, Box, Geometry, HeightField, Points
 from dynax.contact.touch import Candidates, Posed, candidates, supported
 from dynax.embedding.model import EmbeddedModel, tree_of
@@ -63,8 +64,14 @@ class Scene:
     """Of shapes that may touch."""
     between: tuple[Material, ...] = ()
     """What holds for a pair, in place of what the materials of the two give; none, or one for each pair."""
-    limited: tuple[str, ...] = ()
-    """Joints that stop where their position limits are."""
+    limited: Limited = ()
+    """Coordinates that stop where their position limits are: joints, and which of theirs."""
+    limiting: tuple[Material, ...] = ()
+    """What these limits are made of."""
+    stops: tuple[Stop, ...] = ()
+    """Ropes and cones."""
+    kappa: Any = None
+    """Of derivatives of relaxed contact, `dx.simulate.Smoothed`; it changes no motion [J]."""
     report: tuple[Finding, ...] = ()
     """What of a file was left out, or is not as it was written."""
 
@@ -124,14 +131,16 @@ def scene(
     ignore: Iterable[tuple[str, str]] = (),
     *,
     pairs: Iterable[tuple[str, str]] | Mapping[tuple[str, str], Material] | None = None,
-    limits: bool = True,
+    limits: bool | Material | Mapping[str, Material] = True,
+    stops: Sequence[Stop] = (),
 ) -> Scene:
     """Shapes on the bodies of a model, and which of them may touch.
 
     All pairs may but those on one body, on a body and its parent (the world is parent of none here), those whose kinds
     are both ground, and those to `ignore`, by the names of colliders or of what they are on. Or those named in `pairs`
     alone, by the names of colliders; where it gives a material, that holds in place of what the two are made of. With
-    `limits` joints of one freedom stop where their position limits are, without a bounce.
+    `limits` coordinates stop where the `position_limits` of joints are; a material says how much limits bounce and
+    yield, for all or by the names of joints. `stops`: `Rope` and `Cone`.
     `ModelError` for a pair for which it is not known where they touch, for names that do not exist and numbers that are
     none.
     """
@@ -160,6 +169,10 @@ def scene(
                 element=f"colliders {names[a]!r} and {names[b]!r}",
                 hint="give one as Sphere, Capsule, Box or Points, or name the pair in `ignore`",
             )
+    limited = limited_coordinates(tree_of(model)) if limits else ()
+    limiting = limiting_materials(tree_of(model), limits)
+    for stop in stops:
+        check_stop(tree_of(model), stop)
     stacked = Transform(
         np.stack([np.asarray(p.rotation) for p in placements]) if placements else np.zeros((0, 3, 3)),
         np.stack([np.asarray(p.translation) for p in placements]) if placements else np.zeros((0, 3)),
@@ -173,7 +186,9 @@ def scene(
         tuple(names),
         tuple(chosen),
         () if not isinstance(pairs, Mapping) else jax.tree.map(jnp.asarray, tuple((given or {}).values())),
-        _limited(tree_of(model)) if limits else (),
+        limited,
+        jax.tree.map(jnp.asarray, tuple(limiting.get(name, Material()) for name, _ in limited)),
+        jax.tree.map(jnp.asarray, tuple(stops)),
     )
 
 
@@ -234,29 +249,7 @@ def _check(collider: Collider, name: str) -> None:
         np.asarray(box.rounding) > np.asarray(box.half)
     ):
         raise ModelError("its rounding is larger than half of an edge", element=element)
-    _check_material(collider.material, element)
-
-
-def _check_material(material: Material, element: str) -> None:
-    for part in ("friction", "restitution", "stiffness", "damping"):
-        value = getattr(material, part)
-        if value is None or isinstance(value, Tracer):
-            continue
-        if not (np.isfinite(value) and value >= 0) or (part == "restitution" and value > 1):
-            allowed = "from 0 to 1" if part == "restitution" else "0 or more, and finite"
-            raise ModelError(f"its {part} is {value}, expected {allowed}", element=element)
-
-
-def _limited(model: Model) -> tuple[str, ...]:
-    """Joints of one freedom that have a limit, or may have one, where they are not known."""
-    known = not isinstance(model.position_limits, Tracer)
-
-    def ends(name: str) -> bool:
-        place = model.q_slice(name)
-        one = place.stop - place.start == 1
-        return one and (not known or bool(np.any(np.isfinite(np.asarray(model.position_limits)[..., place, :]))))
-
-    return tuple(name for name in model.joint_names if ends(name))
+    check_material(collider.material, element)
 
 
 def _kinds(*colliders: Collider) -> str:
@@ -284,7 +277,7 @@ def _named(names: Sequence[str], pairs: Iterable[tuple[str, str]] | None) -> dic
                 raise ModelError("no collider has this name", element=f"pairs {name!r}")
         a, b = sorted(number[name] for name in pair)
         found[a, b] = pairs[pair] if isinstance(pairs, Mapping) else Material()
-        _check_material(found[a, b], f"colliders {names[a]!r} and {names[b]!r}")
+        check_material(found[a, b], f"colliders {names[a]!r} and {names[b]!r}")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dynax.contact.ends import Stop
 from dynax.contact.material import Material
 from dynax.contact.scene import Collider
 from dynax.model.structure import Finding
@@ -22,6 +23,9 @@ class Elements:
     """Names of those that belong to the world and not to a robot."""
     pairs: dict[tuple[str, str], Material] = field(default_factory=dict)
     """That may touch, by names of colliders, and what holds between them."""
+    limits: dict[str, Material] = field(default_factory=dict)
+    """What of limits of joints the file says, by their names."""
+    stops: list[Stop] = field(default_factory=list)
     report: list[Finding] = field(default_factory=list)
 
     def note(self, element: str, message: str, line: int | None = None) -> None:

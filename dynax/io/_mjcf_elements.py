@@ -8,13 +8,16 @@
 | `contype`, `conaffinity`, `<exclude>` | which pairs may touch; so may not a body and its parent, but for the world |
 | `<pair>` | a pair that may touch, whatever the others say |
 | sliding `friction` | of a pair the larger one, or that of the geom of higher `priority`; 0 where `condim` is 1 |
-| torsional and rolling friction, `margin`, `gap`, `solref`, `solimp` | left out; the first two are reported |
+| `solref` of geoms, pairs, limits and limited tendons | stiffness and damping of compliant contact (`_mjcf_soft`) |
+| limits of ball joints, and of tendons through sites | `Cone` and `Rope` |
+| torsional and rolling friction, `margin`, `gap`, `solimp` | left out; all but the last are reported |
 | a mesh that is not found, a signed distance field | left out, and reported |
 | no name | `<body>/<number>` |
 """
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import combinations
 from typing import Any
 
@@ -28,6 +31,7 @@ from dynax.io._mesh import corners
 from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import Compiled, compile_mjcf, import_mujoco
 from dynax.io._mjcf_pose import pose_of
+from dynax.io._mjcf_soft import add_stops, contact_spring
 from dynax.io._mujoco_names import body_names
 
 
@@ -45,7 +49,8 @@ def read_mjcf_elements(
         a, b = sorted((int(m.pair_geom1[k]), int(m.pair_geom2[k])))
         if a in names and b in names:
             friction = float(m.pair_friction[k, 0]) if m.pair_dim[k] > 1 else 0.0
-            found.pairs[names[a], names[b]] = Material(friction=friction)
+            found.pairs[names[a], names[b]] = dataclasses.replace(contact_spring(m, a, b, k), friction=friction)
+    add_stops(found, m)
     within = 0
     for a, b in combinations(names, 2):
         if (names[a], names[b]) in found.pairs or not _may(m, a, b):
@@ -53,7 +58,7 @@ def read_mjcf_elements(
         if m.body_rootid[m.geom_bodyid[a]] == m.body_rootid[m.geom_bodyid[b]] and not self_contact:
             within += 1
         else:
-            found.pairs[names[a], names[b]] = Material(friction=_friction(m, a, b))
+            found.pairs[names[a], names[b]] = dataclasses.replace(contact_spring(m, a, b), friction=_friction(m, a, b))
     if within:
         found.note("contact", f"{within} pairs within a robot are left out; self_contact=True takes them")
     if any(m.geom_condim[g] > 3 for g in names):

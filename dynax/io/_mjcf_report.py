@@ -26,7 +26,7 @@ def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
         label, kind, dof = f"joint {name!r}", int(m.jnt_type[j]), int(m.jnt_dofadr[j])
         low, high = m.jnt_actfrcrange[j]
         if m.jnt_limited[j] and kind == BALL:
-            builder.note(label, "the range of a ball joint, a cone, has no place here; ignored")
+            builder.note(label, "the range of a ball joint, a cone, is no part of the model, dx.load_scene reads it")
         if m.jnt_actfrclimited[j] and low != -high:
             builder.note(label, f"actuatorfrcrange {low:g} to {high:g} is not symmetric; the larger end is its limit")
         if kind == FREE and m.dof_armature[dof]:

@@ -27,6 +27,7 @@ from dynax.actuate.sensors import (
     Velocimeter,
 )
 from dynax.actuate.subtree import SubtreeAngularMomentum, SubtreeCenter, SubtreeVelocity
+from dynax.actuate.touch import TouchForce
 from dynax.io._mjcf_actuators import actuator_name, unsupported
 from dynax.io._mjcf_compile import import_mujoco
 from dynax.io._mjcf_pose import pose_of
@@ -69,6 +70,9 @@ def read_sensor(m: Any, k: int) -> AbstractSensor | None:
     frame = _frame(m, int(m.sensor_objtype[k]), obj)
     if frame is None:
         return None
+    if kind == "touch":
+        zone = _zone(m, obj)
+        return None if zone is None else _within(m, k, TouchForce(frame, **zone))
     if kind in _SITE:
         return _within(m, k, _SITE[kind](frame))
     if kind in ("force", "torque"):
@@ -89,6 +93,17 @@ def read_sensor(m: Any, k: int) -> AbstractSensor | None:
         "frameangacc": Part(FrameAcceleration(frame), 0, 3),
     }
     return _within(m, k, parts[kind]) if kind in parts else None
+
+
+def _zone(m: Any, site: int) -> dict[str, np.ndarray] | None:
+    """The volume of a site; MuJoCo also counts what lies beyond it along the normal."""
+    kinds, size = import_mujoco().mjtGeom, np.array(m.site_size[site])
+    kind = int(m.site_type[site])
+    if kind == kinds.mjGEOM_SPHERE:
+        return {"radii": np.full(3, size[0])}
+    if kind == kinds.mjGEOM_ELLIPSOID:
+        return {"radii": size}
+    return {"half": size} if kind == kinds.mjGEOM_BOX else None
 
 
 def _within(m: Any, k: int, sensor: AbstractSensor) -> AbstractSensor:

@@ -70,7 +70,9 @@ def load_scene(
     if ground is not None:
         _add_ground(found, tree, ground if isinstance(ground, Collider) else Collider(WORLD, ground, name="ground"))
     pairs = _known(found)
-    return dataclasses.replace(scene(own, found.colliders, pairs=pairs), report=tuple(found.report))
+    limits = {name: material for name, material in found.limits.items() if name in tree.joint_names} or True
+    whole = scene(own, found.colliders, pairs=pairs, limits=limits, stops=found.stops)
+    return dataclasses.replace(whole, report=tuple(found.report))
 
 
 def _body(tree: Model, collider: Collider) -> int:

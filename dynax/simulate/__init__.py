@@ -9,6 +9,10 @@ from dynax.simulate.euler import SemiImplicitEuler as SemiImplicitEuler
 from dynax.simulate.events import EventRun as EventRun
 from dynax.simulate.events import EventStatus as EventStatus
 from dynax.simulate.events import run_events as run_events
+from dynax.simulate.gradients import Bundle as Bundle
+from dynax.simulate.gradients import Exact as Exact
+from dynax.simulate.gradients import FromDistance as FromDistance
+from dynax.simulate.gradients import Smoothed as Smoothed
 from dynax.simulate.linearize import Eigenmodes as Eigenmodes
 from dynax.simulate.linearize import Linearization as Linearization
 from dynax.simulate.linearize import eigenmodes as eigenmodes

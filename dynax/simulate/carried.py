@@ -15,7 +15,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from dynax.constraints.independent import LOOSE
-from dynax.contact.compliant import Patch
+from dynax.contact.compliant import Patch, compliant_forces
 from dynax.contact.scene import Scene
 from dynax.embedding.charts import Charted, charted, in_chart, own_columns
 from dynax.embedding.coefficients import Columns
@@ -42,6 +42,8 @@ class Carried(NamedTuple):
     """Of scenes."""
     patch: Patch | None = None
     """Of scenes whose surfaces yield."""
+    forces: jax.Array | None = None
+    """Of contacts in the step before, where sensors ask for them, as `Moment.forces`."""
 
 
 class InChart(NamedTuple):
@@ -51,10 +53,12 @@ class InChart(NamedTuple):
     """As a number that has a derivative of zero."""
 
 
-def begin(method: AbstractStepper, model: AnySystem, q: jax.Array, v: jax.Array) -> Carried:
+def begin(method: AbstractStepper, model: AnySystem, q: jax.Array, v: jax.Array, felt: bool = False) -> Carried:
+    """The first of them; `felt`: with forces of contacts, none yet."""
     if isinstance(model, Scene):
         patch = Patch.fitting(model, q) if isinstance(method, Compliant) else None
-        return Carried(q, v, touch=TouchReport.none(q.dtype), patch=patch)
+        forces = jnp.zeros((len(model.candidates), 3), q.dtype) if felt else None
+        return Carried(q, v, touch=TouchReport.none(q.dtype), patch=patch, forces=forces)
     if not isinstance(model, EmbeddedModel):
         return Carried(q, v)
     return _seen(in_chart(model, own_columns(model, q.dtype), jnp.zeros_like(v)), q, v)
@@ -70,11 +74,13 @@ def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Ar
     """A step of the method; `model` is that of its beginning."""
     if isinstance(model, Scene) and isinstance(method, Touching):
         found = method.touched(model, at.q, at.v, tau, dt)
-        return Carried(found.q, found.v, touch=found.report)
+        forces = None if at.forces is None else found.impulses / dt
+        return Carried(found.q, found.v, touch=found.report, forces=forces)
     if isinstance(model, Scene) and isinstance(method, Compliant):
         assert at.patch is not None
         found = method.yielded(model, at.q, at.v, at.patch, tau, dt)
-        return Carried(found.q, found.v, touch=found.report, patch=found.patch)
+        forces = None if at.forces is None else compliant_forces(model, found.q, found.v, found.patch).forces
+        return Carried(found.q, found.v, touch=found.report, patch=found.patch, forces=forces)
     if not isinstance(model, EmbeddedModel):
         return Carried(*plain(method, model, at.q, at.v, tau, dt))
     return _guarded(method, model, at, tau, dt)

@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dynax.contact.compliant import Patch, Yielding, near
@@ -58,11 +59,6 @@ class Compliant(AbstractStepper):
 
     def yielded(self, scene: Scene, q: jax.Array, v: jax.Array, patch: Patch, tau: jax.Array, dt: jax.Array) -> Yielded:
         """A step of the configuration, the velocity and the state of surfaces."""
-        if scene.limited:
-            raise ValueError(
-                f"Compliant does not keep limits of joints, which {scene.limited[0]!r} has; give joint forces for "
-                "them, and make the scene without: dataclasses.replace(scene, limited=())"
-            )
         found = (_semi_implicit if self.method == "semi_implicit" else _rk4)(scene, q, v, patch, tau, dt)
         end = later(cast(Model, scene.model), dt)
         q, v = kept(end, (found.q, found.v))
@@ -75,34 +71,33 @@ def _semi_implicit(scene: Scene, q, v, patch: Patch, tau: jax.Array, dt: jax.Arr
     found = here.after(patch, dt)
     after, _ = SemiImplicitEuler().velocity(model, q, v, tau + found.tau, dt)
     patch = jax.tree.map(lambda x, rate: x + dt * rate, patch, found.rate)
-    # The work of forces that stay what they are is that along the mean velocity.
-    power = jnp.sum(found.forces * (here.velocity + 0.5 * (here.jacobian @ (after - v))))
-    report = _report(after, jnp.stack([dt * power, *_watched(here.touch.gap, found)]))
+    report = _report(after, jnp.stack([dt * here.power(found, after - v), *_watched(here.touch.gap, found)]))
     return Yielded(integrate(model, q, dt * after), after, patch, report)
 
 
 def _rk4(scene: Scene, q, v, patch: Patch, tau: jax.Array, dt: jax.Array) -> Yielded:
     """Of `x = (v, patch, work)`, with two entries more whose rates are what the report tells of the beginning."""
-    nv, count = scene.nv, len(patch.normal)
+    sizes = (scene.nv, len(patch.normal), patch.tangent.size)
+    places = np.cumsum(sizes)
 
     def rate(q: jax.Array, x: jax.Array, delay: jax.Array) -> jax.Array:
-        now, (v, normal, tangent, _) = later(scene, delay), jnp.split(x, (nv, nv + count, nv + 4 * count))
+        now, (v, normal, tangent, _) = later(scene, delay), jnp.split(x, places)
         here = near(now, q, v)
         found = here.law(Patch(normal, tangent.reshape(-1, 3)))
         a = acceleration(cast(Model, now.model), q, v, tau + found.tau)
-        told = jnp.stack([jnp.sum(found.forces * here.velocity), *_watched(here.touch.gap, found)])
+        told = jnp.stack([here.power(found, jnp.zeros_like(v)), *_watched(here.touch.gap, found)])
         return jnp.concatenate([a, found.rate.normal, found.rate.tangent.ravel(), told])
 
     begin = jnp.concatenate([v, patch.normal, patch.tangent.ravel(), jnp.zeros(3, q.dtype)])
     q, end, first = CLASSICAL.flow(cast(Model, scene.model), q, begin, rate, dt)
-    v, normal, tangent, told = jnp.split(end, (nv, nv + count, nv + 4 * count))
+    v, normal, tangent, told = jnp.split(end, places)
     report = _report(v, jnp.concatenate([told[:1], first[-2:]]))
     return Yielded(q, v, Patch(normal, tangent.reshape(-1, 3)), report)
 
 
 def _watched(gap: jax.Array, found: Yielding) -> tuple[jax.Array, jax.Array]:
     """How many press, and how deep."""
-    pressing = jnp.sum(jnp.any(found.forces != 0, axis=1), dtype=gap.dtype)
+    pressing = jnp.sum(jnp.any(found.forces != 0, axis=1), dtype=gap.dtype) + jnp.sum(found.stops != 0, dtype=gap.dtype)
     return lax.stop_gradient((pressing, jnp.max(-gap, initial=0.0)))
 
 

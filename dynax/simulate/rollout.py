@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from dynax.actuate.actuators import Actuators, actuation, stepped, typed
 from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
+from dynax.contact.stops import filled
 from dynax.model.checks import as_state
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
@@ -131,7 +132,8 @@ def rollout(
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
-    method, kept = _stepper(stepper, model), _count(every, "every", 1)
+    model, method = _prepared(model, stepper)
+    kept = _count(every, "every", 1)
     through = Through(actuators, None if sensors is None else dict(sensors), key)
     if callable(controls):
         if steps is None:
@@ -176,7 +178,8 @@ def step(
     `tau`: joint forces, shape `(nv,)`; the other arguments are those of `rollout`.
     """
     q0, v0, forces = as_state(model, q=q, v=v, tau=tau)
-    return _step(model, q0, v0, forces, _scalar(dt, q0), _stepper(stepper, model))
+    model, method = _prepared(model, stepper)
+    return _step(model, q0, v0, forces, _scalar(dt, q0), method)
 
 
 @partial(jax.jit, static_argnames=("method",))
@@ -244,6 +247,8 @@ def _scan(
     method: AbstractStepper,
     checkpoint: bool,
 ) -> tuple[Trajectory, Any]:
+    if isinstance(model, Scene) and isinstance(method, Compliant):
+        model = filled(model)  # once, not with every step
     times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
     scan = checkpointed_scan if checkpoint else jax.lax.scan
     actuators, sensors = through.actuators, typed(through.sensors, q.dtype)
@@ -253,8 +258,9 @@ def _scan(
     def seen(at: Carried, a: jax.Array, acting: Any, command: jax.Array, time: jax.Array) -> Moment:
         now = model.replace(time=time)
         if actuators is None:
-            return moment(now, at.q, at.v, a)
-        return moment(now, at.q, at.v, a, actuation(actuators, now, at.q, at.v, acting, command), actuators.names)
+            return moment(now, at.q, at.v, a, forces=at.forces)
+        told = actuation(actuators, now, at.q, at.v, acting, command)
+        return moment(now, at.q, at.v, a, told, actuators.names, at.forces)
 
     def advance(state: Going, x: tuple) -> tuple[Going, tuple]:
         (at, memory, acting, sensing, said), (k, later, time, command) = state, x
@@ -290,7 +296,8 @@ def _scan(
     xs = *sensed, times[:-1], forces
     if every > 1:
         xs = jax.tree.map(lambda x: x.reshape(steps // every, every, *x.shape[1:]), xs)
-    at, acting = begin(method, model, q, v), None if actuators is None else actuators.initial(q.dtype)
+    feels = sensors is not None and any(sensor.feels_contact for sensor in sensors.values())
+    at, acting = begin(method, model, q, v, feels), None if actuators is None else actuators.initial(q.dtype)
     sensing, said = None, None
     if sensors is not None:
         instant = seen(at, jnp.zeros_like(v), acting, jnp.zeros(size, q.dtype), times[0])
@@ -307,6 +314,11 @@ def _scan(
 def _row(state: Going) -> tuple:
     at = state.at
     return at.q, at.v, None if at.chart is None else at.chart.status, at.touch, state.actuators, state.said, at.patch
+
+
+def _prepared(model: AnySystem, stepper: str | AbstractStepper) -> tuple[AnySystem, AbstractStepper]:
+    method = _stepper(stepper, model)
+    return method.prepared(model) if isinstance(method, Touching) and isinstance(model, Scene) else (model, method)
 
 
 def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax
@@ -11,16 +13,17 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
-from dynax.contact.limits import limits_at
-from dynax.contact.material import Material
-from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
+from dynax.contact.smoothed import after_from_distance, after_smoothed
+from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
-from dynax.model.configuration import integrate
+from dynax.model.configuration import difference, integrate
 from dynax.simulate.euler import SemiImplicitEuler
+from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 
@@ -33,7 +36,8 @@ class Touched(NamedTuple):
     impulses: jax.Array
     """On the second body of each candidate, in world axes, shape `(k, 3)` [N s]."""
     stops: jax.Array
-    """Of the limits of joints, in the order of `scene.limited`, shape `(l,)` [N s, N m s]."""
+    """Of stops along their coordinates, in the order of `scene.limited` and `scene.stops`, shape `(l,)` [N s, N m s];
+    negative at upper limits, of cones and of ropes."""
     report: TouchReport
 
 
@@ -44,9 +48,9 @@ class Chosen(NamedTuple):
     frames: jax.Array
     """Of the contacts as rows, the normal last, shape `(c, 3, 3)`."""
     rows: jax.Array
-    """The candidates, and after them the limits, that take part, shape `(c,)`."""
+    """The candidates, and after them the stops, that take part, shape `(c,)`."""
     signs: jax.Array
-    """Of the limits: 1 for a lower one, -1 for an upper one."""
+    """Of the stops, as `contact.stops` has them."""
     penetration: jax.Array
     crowded: jax.Array
 
@@ -63,7 +67,7 @@ class Touching(AbstractStepper):
     derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q`
     has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
 
-    Limits of joints are contacts without friction.
+    Limits of joints, cones and ropes are contacts without friction.
     """
 
     relaxation: float = 0.02
@@ -74,6 +78,19 @@ class Touching(AbstractStepper):
     most: int | None = None
     """Contacts that take part in a step, the nearest of all candidates; default twice the number of freedoms, but not
     less than 32."""
+    gradient: Gradient = field(default_factory=Exact)
+    """Which derivatives steps have: `Exact()`, `Smoothed(kappa)`, `FromDistance(reach)`, `Bundle(count, spread)`."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, Gradient):
+            raise ValueError(f"`gradient` is {self.gradient!r}, expected one such as dx.simulate.Smoothed(1e-3)")
+
+    def prepared(self, scene: Scene) -> tuple[Scene, Touching]:
+        """With the number of its derivatives in the scene, where it may be traced."""
+        if not isinstance(self.gradient, Smoothed) or self.gradient.kappa is None:
+            return scene, self
+        scene = dataclasses.replace(scene, kappa=jnp.asarray(self.gradient.kappa))
+        return scene, dataclasses.replace(self, gradient=Smoothed(None))
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         if not isinstance(model, Scene):
@@ -83,6 +100,9 @@ class Touching(AbstractStepper):
 
     def touched(self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> Touched:
         """The step with what happened in it."""
+        if isinstance(self.gradient, Bundle):
+            exact = dataclasses.replace(self, gradient=Exact())
+            return _bundled(exact, self.gradient, scene, q, v, tau, dt)
         model = cast(Model, scene.model)
         if closed(model):
             raise ValueError(
@@ -91,38 +111,52 @@ class Touching(AbstractStepper):
             )
         free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
         chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
-        found = after(chosen.problem)
+        found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
-        total = len(scene.candidates) + len(scene.limited)
+        total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found.v, found.impulses, found.unbalanced)
         return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
+    def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
+        match self.gradient:
+            case Smoothed(kappa):
+                kappa = scene.kappa if kappa is None else kappa
+                if kappa is None:
+                    raise ValueError(
+                        "Smoothed has no `kappa`, and the scene has none: give one, such as Smoothed(1e-3)"
+                    )
+                return after_smoothed(problem, jnp.asarray(kappa, dt.dtype))
+            case FromDistance(reach):
+                return after_from_distance(problem, reach / dt)
+        return after(problem)
+
     def problem(
         self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
     ) -> Chosen:
         """What is to be solved."""
         at = placed(scene, q)
-        touch, limits = contacts_at(scene, at), limits_at(scene, q)
+        touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
         material = candidate_materials(scene, q.dtype)
-        gaps = jnp.concatenate([touch.gap, limits.gap])
+        gaps = jnp.concatenate([touch.gap, ends.gap])
         rows, crowded = self._nearest(gaps, scene.nv)
 
         def of(contacts: jax.Array, stops: jax.Array) -> jax.Array:
             """Rows of what takes part, of those of all contacts and limits."""
             return jnp.concatenate([contacts, stops.astype(contacts.dtype)])[rows]
 
-        count = len(limits.gap)
+        count = len(ends.gap)
         frames = jax.vmap(frame)(of(touch.normal, jnp.tile(jnp.asarray(np.eye(3)[2:], q.dtype), (count, 1))))
         signs = of(jnp.asarray(carried(scene), q.dtype), jnp.zeros((count, at.places.shape[0]), q.dtype))
         jacobian = jnp.einsum(
             "kia,kaj->kij", frames, jacobian_at(scene, of(touch.point, jnp.zeros((count, 3))), signs, q, at)
         )
-        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), limits.jacobian)
+        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), ends.jacobian)
         jacobian = jacobian + np.array([0, 0, 1], q.dtype)[:, None] * straight[:, None]
-        material = Material(*(of(x, jnp.zeros(count)) for x in (material.friction, material.restitution)))
+        friction = of(material.friction, jnp.zeros(count))
+        restitution = of(material.restitution, stop_materials(scene, q.dtype).restitution)
         gap = gaps[rows]
         normals = jacobian[:, 2]
         mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
@@ -131,11 +165,11 @@ class Touching(AbstractStepper):
         compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
         before = normals @ v
         apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
-        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (material.restitution > 0))
-        target = jnp.where(bounce, jnp.maximum(apart, -material.restitution * before), apart)
+        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (restitution > 0))
+        target = jnp.where(bounce, jnp.maximum(apart, -restitution * before), apart)
         target = target[:, None] * np.array([0, 0, 1], q.dtype)
-        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, material.friction)
-        return Chosen(problem, frames, rows, limits.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, friction)
+        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
     def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
         """The contacts that take part, and whether there is no room for some that should."""
@@ -145,6 +179,47 @@ class Touching(AbstractStepper):
         gaps = lax.stop_gradient(gaps)
         rows = lax.top_k(-gaps, most + 1)[1]
         return rows[:-1], gaps[rows[-1]] < 0
+
+
+class _Told(NamedTuple):
+    """A step, with numbers of the report that are no integers, so that all have a derivative."""
+
+    touched: Touched
+
+    @classmethod
+    def of(cls, found: Touched) -> _Told:
+        return cls(found._replace(report=jax.tree.map(lambda x: x.astype(found.q.dtype), found.report)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _together(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> _Told:
+    return _Told.of(method.touched(scene, q, v, tau, dt))
+
+
+@_together.defjvp
+def _together_rate(method: Touching, bundle: Bundle, primals: tuple, tangents: tuple) -> tuple[_Told, _Told]:
+    found = _together(method, bundle, *primals)
+    normal = np.random.default_rng(0).normal(size=(bundle.count, 2, primals[0].nv))
+
+    def one(away: jax.Array) -> _Told:
+        def step(scene: Scene, q, v, tau, dt) -> _Told:
+            model = cast(Model, scene.model)
+            told = _Told.of(method.touched(scene, integrate(model, q, away[0]), v + away[1], tau, dt)).touched
+            # The derivative of where it ends, seen from where the step itself ends.
+            moved = difference(model, lax.stop_gradient(told.q), told.q)
+            return _Told(told._replace(q=integrate(model, found.touched.q, moved)))
+
+        return jax.jvp(step, primals, tangents)[1]
+
+    rates = jax.vmap(one)(jnp.asarray(bundle.spread * normal, found.touched.q.dtype))
+    return found, jax.tree.map(lambda x: jnp.mean(x, axis=0), rates)
+
+
+def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> Touched:
+    told = _together(method, bundle, scene, q, v, tau, dt).touched
+    like = TouchReport.none(q.dtype)
+    report = jax.tree.map(lambda x, kind: lax.stop_gradient(x).astype(kind.dtype), told.report, like)
+    return told._replace(report=report)
 
 
 def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.Array) -> TouchReport:
@@ -160,14 +235,3 @@ def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.A
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
     found = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
     return lax.stop_gradient(found)
-
-
-def frame(normal: jax.Array) -> jax.Array:
-    """A rotation whose last row is the normal; smooth but where its z is 0 (Duff et al. 2017)."""
-    x, y, z = normal
-    sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
-    a = -1.0 / (sign + z)
-    b = x * y * a
-    one = jnp.stack([1.0 + sign * x * x * a, sign * b, -sign * x])
-    other = jnp.stack([b, sign + y * y * a, -y])
-    return jnp.stack([one, other, normal])

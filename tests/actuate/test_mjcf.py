@@ -191,7 +191,7 @@ FLANGE = f"""<mujoco><worldbody><site name="ground" pos=".1 .2 0" euler="0 0 30"
     <framelinacc objtype="site" objname="cut"/><frameangacc objtype="xbody" objname="finger"/>
     <frameyaxis objtype="xbody" objname="plate" reftype="site" refname="joint"/>
     <subtreecom body="base"/><subtreelinvel body="arm"/><subtreeangmom body="arm"/>
-    <touch site="imu"/><framepos objtype="body" objname="arm"/></sensor></mujoco>"""
+    <rangefinder site="imu"/><framepos objtype="body" objname="arm"/></sensor></mujoco>"""
 
 
 @pytest.mark.spec("AC-05")
@@ -201,7 +201,7 @@ def test_sensors_at_joints_and_flanges(rng):
     kinds = beside.check_sensors()
     assert len(kinds) == 20
     left = {f.element: f.message for f in beside.model.report}
-    assert "left out" in left["sensor 'touch'"]
+    assert "left out" in left["sensor 'rangefinder'"]
     assert "left out" in left["sensor 'framepos'"]
 
 

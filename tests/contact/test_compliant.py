@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import dynax as dx
 from dynax import contact as c
@@ -272,11 +273,52 @@ def test_what_it_refuses():
         Compliant("heun")
     with pytest.raises(ValueError, match="goes on from the state of surfaces"):
         dx.step(scene, jnp.array([0.1]), jnp.zeros(1), jnp.zeros(1), 0.01, stepper=Compliant())
-    builder = dx.ModelBuilder().body(
-        "rod", joint=dx.Revolute((0, 1, 0)), inertia=dx.SpatialInertia(1.0, (0.5, 0, 0), (1, 1, 1)),
-        position_limits=(-1, 1),
-    )  # fmt: skip
-    model = builder.build()
-    with pytest.raises(ValueError, match="limits of joints, which 'rod_joint' has"):
-        run(c.scene(model, []), jnp.zeros(1), jnp.zeros(1), 0.01, 2)
-    run(c.scene(model, [], limits=False), jnp.zeros(1), jnp.zeros(1), 0.01, 2)
+
+
+def hunt_and_crossley(dissipation):
+    """The part of the speed that comes back, whatever stiffness, exponent and mass: `c e + log(1 - c e)` is
+    `log(1 + c) - c` for a speed of 1."""
+    away = lambda e: dissipation * (1 + e) + np.log1p(-dissipation * e) - np.log1p(dissipation)  # noqa: E731
+    return brentq(away, 1e-9, min(1.0, 1 / dissipation) - 1e-12, xtol=1e-14)
+
+
+@pytest.mark.spec("RBDA-11.8-EXT")
+def test_damper_that_grows_with_the_dent():
+    """It keeps the part of the speed that theory says, never pulls, and its force does not jump: the derivatives of
+    `rk4` too know when shapes meet."""
+    scene = made_of(on_ground(UP).replace(gravity=jnp.zeros(3)), dissipation=0.7, exponent=1.0)
+
+    def end(z, exponent, stiffness, method):
+        own = made_of(scene, exponent=exponent, stiffness=stiffness)
+        found = run(own, z[None], jnp.array([-1.0]), 2e-4, 250, method)
+        return found.q[-1, 0], (found.v[-1, 0], jnp.sum(found.touch.energy))
+
+    expected = hunt_and_crossley(0.7)
+    heights = 0.101 + 2e-4 * jnp.linspace(0.0, 1.0, 8)
+    for method, tolerance in (("rk4", 2e-5), ("semi_implicit", 1e-4)):
+        one = lambda z, n, k, m=method: jax.jvp(lambda z: end(z, n, k, m), (z,), (1.0,))  # noqa: E731
+        many = jax.vmap(jax.vmap(one, (0, None, None)), (None, 0, 0))
+        (_, (speed, energy)), (slope, _) = jax.jit(many)(heights, jnp.array([1.0, 1.5]), jnp.array([1e4, 1e6]))
+        close(speed, expected, tolerance)
+        close(energy, 0.5 * (expected**2 - 1.0), 2 * tolerance)
+        close(slope, -expected, 0.15)
+        close(np.mean(slope, axis=1), -expected, 0.03)
+
+
+@pytest.mark.spec("RBDA-11.8-EXT")
+def test_two_like_surfaces_are_one():
+    """Each of two like ones takes half of the dent: as one of half the stiffness and half the dissipation."""
+    one = c.Material(stiffness=4e4, dissipation=0.8, exponent=1.5)
+    lumped = c.Material(stiffness=4e4 / 2**1.5, dissipation=0.4, exponent=1.5)
+    rigid = c.Material()
+    scenes = [
+        c.scene(UP, [c.Collider("world", c.Plane(), material=a), c.Collider("ball", c.Sphere(0.1), material=b)])
+        for a, b in ((one, one), (lumped, rigid))
+    ]
+    found = [c.compliant_forces(s, jnp.array([0.09]), jnp.array([-0.5]), c.Patch.fitting(s, [0.09])) for s in scenes]
+    close(found[0].forces, found[1].forces, 1e-10)
+    close(found[0].forces[0, 2], 4e4 / 2**1.5 * 0.01**1.5 * (1 + 0.4 * 0.5), 1e-9)
+    away = c.compliant_forces(scenes[0], jnp.array([0.09]), jnp.array([3.0]), c.Patch.fitting(scenes[0], [0.09]))
+    close(away.forces, 0.0, 0.0)
+    with pytest.raises(dx.ModelError, match=r"its exponent is 0\.5, expected 1 or more"):
+        c.scene(UP, [c.Collider("ball", c.Sphere(0.1), material=c.Material(exponent=0.5))])

@@ -12,7 +12,7 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact.limits import limits_at
+from dynax.contact.stops import stops_at
 from dynax.contact.touch import supported
 
 RNG = np.random.default_rng(0)
@@ -268,6 +268,6 @@ def test_jacobian_with_loops_embedded():
     jacobian = c.contact_jacobian(scene, touch, q)
     assert jacobian.shape == (1, 3, 1)
     close(jacobian @ v, c.contact_velocities(scene, touch, q, v), 1e-12)
-    assert scene.limited == ("crank_joint", "rocker_joint")
-    limits, ahead = (limits_at(scene, x) for x in (q, dx.integrate(model, q, 1e-6 * v)))
+    assert scene.limited == (("crank_joint", 0), ("rocker_joint", 0))
+    limits, ahead = (stops_at(scene, x, None) for x in (q, dx.integrate(model, q, 1e-6 * v)))
     close(limits.jacobian @ v, (ahead.gap - limits.gap) / 1e-6, 1e-5)

@@ -35,7 +35,7 @@ def told(scene, q, v, tau):
 def test_pendulum_at_its_stop():
     """It falls on the stop and stays; the stop bears what gravity asks for, to both sides."""
     scene = c.scene(pendulum(), [])
-    assert scene.limited == ("rod_joint",)
+    assert scene.limited == (("rod_joint", 0),)
     for side in (1.0, -1.0):
         own = scene.replace(gravity=jnp.array([0, 0, -side * G]))
         run = dx.rollout(own, jnp.zeros(1), jnp.zeros(1), jnp.zeros((300, 1)), DT)
@@ -108,7 +108,7 @@ def test_slider_with_one_end(side):
     builder.body("a", joint=dx.Prismatic((1, 0, 0)), inertia=dx.SpatialInertia(1.0, (0, 0, 0), np.eye(3)))
     builder.body("b", joint=dx.Prismatic((1, 0, 0)), inertia=ROD, position_limits=ends)
     scene = c.scene(builder.build(), [])
-    assert scene.limited == ("b_joint",)
+    assert scene.limited == (("b_joint", 0),)
     sign = 1.0 if side == "lower" else -1.0
     run = dx.rollout(scene, jnp.array([0.0, -sign * 0.01]), jnp.zeros(2), jnp.zeros((200, 2)), DT)
     assert run.touch.penetration[1] == 0  # of shapes, of which there are none

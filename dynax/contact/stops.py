@@ -1,0 +1,131 @@
+"""Limits of joints, cones and ropes as contacts: a gap, its rate by the velocity, and nothing that rubs.
+
+limit    gap = min(q - lower, upper - q)       gap' = +-q'
+cone     gap = angle - |log r|                 gap' = -n . omega,      n the axis that the joint is turned about
+rope     gap = length - sum |p_k+1 - p_k|      gap' = -sum e_k . (p_k+1' - p_k')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dynax.algorithms.crba import mass_matrix
+from dynax.contact.ends import Cone, Rope
+from dynax.contact.material import Material, of_stops
+from dynax.contact.motion import Placed, jacobian_at, placed
+from dynax.contact.scene import Scene
+from dynax.contact.shapes import EX, unit
+from dynax.embedding.meanings import tree_motion
+from dynax.embedding.model import EmbeddedModel, tree_of
+from dynax.linear.solve import solve_definite
+from dynax.model.configuration import configuration_rate, neutral
+
+FAR = 1e3
+"""Where there is no limit [m, rad]."""
+TIME = 0.02
+"""In which a stop of unknown stiffness gives and comes back, critically damped: what MuJoCo takes [s]."""
+
+
+class Stops(NamedTuple):
+    """Rows of `scene.limited`, and after them those of `scene.stops`."""
+
+    gap: jax.Array
+    """Shape `(l,)` [m, rad], negative beyond the end."""
+    sign: jax.Array
+    """1 where a force of the stop is along the coordinate, as at a lower limit, -1 where it is against it."""
+    jacobian: jax.Array
+    """The rate of the gap by `v`, shape `(l, nv)`."""
+
+
+def stops_at(scene: Scene, q: jax.Array, at: Placed | None) -> Stops:
+    """How far what has an end is from it, at `q` of shape `(nq,)`; `at` is only asked for ropes."""
+    found = [_limits(scene, q)]
+    for stop in scene.stops:
+        gap, row = _cone(scene, stop, q) if isinstance(stop, Cone) else _rope(scene, stop, q, at)
+        found.append(Stops(gap[None], -jnp.ones(1, q.dtype), row[None]))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *found) if len(found) > 1 else found[0]
+
+
+def _limits(scene: Scene, q: jax.Array) -> Stops:
+    tree = tree_of(scene.model)
+    place = np.array([tree.q_slice(name).start + k for name, k in scene.limited], int)
+    ends = tree.position_limits.astype(q.dtype)[place]
+    below, above = q[place] - ends[:, 0], ends[:, 1] - q[place]
+    lower = lax.stop_gradient(below <= above)
+    gap = jnp.where(lower, below, above)
+    gap = jnp.where(jnp.isfinite(gap), gap, FAR)
+    sign = jnp.where(lower, 1.0, -1.0).astype(q.dtype)
+    slices = [(tree.q_slice(name), tree.v_slice(name)) for name, _ in scene.limited]
+    if all(own.stop - own.start == 1 for own, _ in slices):
+        freedom = np.array([own.start for _, own in slices], int)
+        return Stops(gap, sign, sign[:, None] * _of_tree(scene, q, np.eye(tree.nv, dtype=q.dtype)[freedom]))
+    rates = jax.vmap(lambda v: configuration_rate(tree, q, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
+    return Stops(gap, sign, sign[:, None] * _of_tree(scene, q, rates))
+
+
+def _cone(scene: Scene, stop: Cone, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    tree = tree_of(scene.model)
+    w, *xyz = q[tree.q_slice(stop.joint)]
+    axis, sine = unit(jnp.where(w < 0, -1.0, 1.0).astype(q.dtype) * jnp.stack(xyz), EX)
+    row = jnp.zeros(tree.nv, q.dtype).at[tree.v_slice(stop.joint)].set(-axis)
+    return stop.angle - 2.0 * jnp.arctan2(sine, jnp.abs(w)), _of_tree(scene, q, row)
+
+
+def _rope(scene: Scene, stop: Rope, q: jax.Array, at: Placed | None) -> tuple[jax.Array, jax.Array]:
+    tree, at = tree_of(scene.model), placed(scene, q) if at is None else at
+    offsets = jnp.zeros((len(stop.points), 3), q.dtype) if stop.offsets is None else jnp.asarray(stop.offsets, q.dtype)
+    bodies, points = [], []
+    for name, offset in zip(stop.points, offsets, strict=True):
+        body, pose = tree.locate(name)
+        own = offset if pose is None else pose.rotation.astype(q.dtype) @ offset + pose.translation.astype(q.dtype)
+        bodies.append(body)
+        points.append(at.rotation[body] @ own + at.origin[body])
+    moving = np.concatenate([tree.topology.support[:, tree.topology.body_of_velocity], np.zeros((1, tree.nv), bool)])
+    jacobian = jacobian_at(scene, jnp.stack(points), moving[np.array(bodies)], q, at)
+    total, row = jnp.zeros((), q.dtype), jnp.zeros(scene.nv, q.dtype)
+    for k in range(len(points) - 1):
+        along, length = unit(points[k + 1] - points[k], EX)
+        total, row = total + length, row + along @ (jacobian[k + 1] - jacobian[k])
+    return stop.length - total, -row
+
+
+def _of_tree(scene: Scene, q: jax.Array, rows: Any) -> Any:
+    """Rates by the tree's velocity as those by the model's."""
+    if isinstance(scene.model, EmbeddedModel):
+        return rows @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
+    return rows
+
+
+def stop_materials(scene: Scene, dtype: Any) -> Material:
+    """What stops are made of, entries of shape `(l,)`; a scene that is not `filled` has no stiffness of some."""
+    return of_stops(of_each_stop(scene), dtype)
+
+
+def filled(scene: Scene) -> Scene:
+    """The scene with stiffness and damping of its stops: where none is given, those with which what the stop feels of
+    the mass, in the neutral configuration, comes back in `TIME`, critically damped."""
+    given = of_each_stop(scene)
+    if all(m.stiffness is not None and m.damping is not None for m in given):
+        return scene
+    q = neutral(scene.model)
+    rows = stops_at(scene, q, None).jacobian
+    mobility = jnp.sum(rows * solve_definite(mass_matrix(scene.model, q), rows.T).T, axis=1)
+    masses = jnp.where(mobility > 0, 1.0 / jnp.where(mobility > 0, mobility, 1.0), 1.0)
+    own = []
+    for material, mass in zip(given, masses, strict=True):
+        stiffness = mass / TIME**2 if material.stiffness is None else material.stiffness
+        damping = 2.0 * jnp.sqrt(mass * stiffness) if material.damping is None else material.damping
+        own.append(dataclasses.replace(material, stiffness=stiffness, damping=damping))
+    count = len(scene.limited)
+    stops = tuple(dataclasses.replace(s, material=m) for s, m in zip(scene.stops, own[count:], strict=True))
+    return dataclasses.replace(scene, limiting=tuple(own[:count]), stops=stops)
+
+
+def of_each_stop(scene: Scene) -> list[Material]:
+    return [*scene.limiting, *(stop.material for stop in scene.stops)]

@@ -1,0 +1,154 @@
+"""The menu of derivatives of steps with contact: no motion changes, and each is what it says."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import dynax as dx
+from dynax import contact as c
+from dynax.contact.coulomb import Impact, coulomb, unbalanced
+from dynax.contact.smoothed import relaxed_law, relaxed_velocity
+from dynax.simulate import Bundle, Exact, FromDistance, Smoothed, Touching
+
+G, DT = 9.81, 0.01
+
+
+def close(a, b, tolerance):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
+
+
+def ball(restitution=0.0, gravity=G):
+    inertia = dx.SpatialInertia(1.0, (0, 0, 0), (0.004,) * 3)
+    model = dx.ModelBuilder(gravity=(0, 0, -gravity)).body("ball", joint=dx.Prismatic((0, 0, 1)), inertia=inertia)
+    material = c.Material(restitution=restitution)
+    return c.scene(
+        model.build(), [c.Collider("world", c.Plane(), material=material), c.Collider("ball", c.Sphere(0.0))]
+    )
+
+
+def problems(key, count=6):
+    """Bodies of 6 freedoms on four contacts, pushed in all directions."""
+    keys = jax.random.split(key, 4)
+    half = jax.random.normal(keys[0], (count, 6, 6))
+    inertia = half @ half.mT + jnp.eye(6)
+    jacobian = jax.random.normal(keys[1], (count, 4, 3, 6))
+    free = jax.random.normal(keys[2], (count, 6))
+    target = jnp.zeros((count, 4, 3)).at[..., 2].set(0.1 * jax.random.normal(keys[3], (count, 4)))
+    mobility = jnp.einsum("bki,bij,bkj->bk", jacobian[:, :, 2], jnp.linalg.inv(inertia), jacobian[:, :, 2])
+    return Impact(inertia, free, free, jacobian, target, 1e-6 * mobility, mobility, jnp.full((count, 4), 0.4))
+
+
+def test_relaxed_contact(key):
+    """It solves its own law, whatever `kappa`; its derivatives are its differences; without `kappa` it is Coulomb's."""
+    given = problems(key)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None))
+    def solved(problem, kappa):
+        v = relaxed_velocity(problem, kappa)
+        gamma = relaxed_law(kappa, problem, v)
+        opening = problem.local(v)[:, 2] - problem.target[:, 2] + problem.compliance * gamma[:, 2]
+        return unbalanced(problem, v, gamma), gamma[:, 2] * opening, unbalanced(problem, v, coulomb(problem, v))
+
+    for kappa in (1e-1, 1e-3, 1e-5):
+        left, product, _ = solved(given, kappa)
+        close(left, 0.0, 1e-8)
+        close(product / kappa, 1.0, 1e-6)
+    one = jax.tree.map(lambda x: x[0], given)
+
+    def of(x):
+        return relaxed_velocity(one._replace(free=x[:6], target=one.target.at[:, 2].set(x[6:10])), x[10])
+
+    x = jnp.concatenate([one.free, one.target[:, 2], jnp.array([1e-2])])
+    forth, back = (jax.jit(j(of))(x) for j in (jax.jacfwd, jax.jacrev))
+    close(forth, back, 1e-9)
+    h = 1e-6 * np.eye(11)
+    many = jax.jit(jax.vmap(of))(jnp.concatenate([x + h, x - h]))
+    close(forth, ((many[:11] - many[11:]) / 2e-6).T, 1e-6)
+    assert np.all(np.isfinite(jax.jit(jax.hessian(lambda x: of(x)[0]))(x)))
+
+
+def test_no_motion_changes_and_kappa_may_be_traced():
+    """A ball that comes down: the relaxed derivative knows of the ground before it is there, and is that of the step
+    where `kappa` is nothing; another `kappa` compiles nothing."""
+    scene, heights = ball(), jnp.array([0.02, 0.17])
+
+    @jax.jit
+    def end(z, kappa):
+        stepper = Touching(gradient=Smoothed(kappa))
+        run = lambda z: dx.rollout(scene, z[None], jnp.array([-1.0]), jnp.zeros((10, 1)), DT, stepper=stepper)  # noqa: E731
+        return jax.vmap(lambda z: jax.jvp(lambda z: run(z).q[-1, 0], (z,), (1.0,)))(z)
+
+    plain = jax.vmap(lambda z: dx.rollout(scene, z[None], jnp.array([-1.0]), jnp.zeros((10, 1)), DT).q[-1, 0])(heights)
+    slopes = []
+    for kappa in (1e-1, 1e-2, 1e-8):
+        value, slope = end(heights, kappa)
+        close(value, plain, 1e-12)
+        close(slope[0], 0.0, 0.02)  # it lies on the ground
+        slopes.append(slope[1])
+    assert 0.0 < slopes[0] < 0.98 < slopes[1] < slopes[2]
+    close(slopes[2], 1.0, 1e-4)
+    assert end._cache_size() == 1
+
+
+@pytest.mark.parametrize("gradient", [Exact(), Smoothed(1e-3), FromDistance(0.05), Bundle(400, 0.01)])
+def test_one_step(gradient):
+    """A ball that a step leaves at `d` above the ground: what each says of its velocity by where it was."""
+    scene = ball(gravity=0.0)
+    d = jnp.array([-0.02, 0.004, 0.02, 0.2])
+
+    def velocity(z):
+        found = Touching(gradient=gradient).touched(scene, z[None], jnp.array([-1.0]), jnp.zeros(1), jnp.asarray(DT))
+        return found.v[0], (found.q[0], found.impulses, found.report.status)
+
+    both = jax.vmap(jax.value_and_grad(velocity, has_aux=True))
+    (v, aux), slope = jax.jit(both)(d + DT)
+    close(v, jnp.where(d < 0, -(d + DT) / DT * (d + DT > 0) - (d + DT) / (DT + 0.02) * (d + DT < 0), -1.0), 1e-5)
+    assert np.all(aux[2] == 0)
+    match gradient:
+        case Exact():
+            expected = [-1 / (DT + 0.02), 0.0, 0.0, 0.0]
+        case Smoothed(kappa):
+            # gamma (u + gap / dt) = kappa with u = -1 + gamma: the slope of the velocity is that of gamma.
+            w = 0.5 * (d / DT + jnp.sqrt((d / DT) ** 2 + 4 * kappa))
+            expected = -(kappa / w**2) / (1 + kappa / w**2) / jnp.where(d + DT > 0, DT, DT + 0.02)
+            expected = expected.at[0].set(-1 / (DT + 0.02))
+        case FromDistance(reach):
+            expected = -((1 - jnp.clip(d / reach, 0, 1)) ** 2) / DT
+            expected = expected.at[0].set(-1 / (DT + 0.02))
+        case Bundle(_, spread):
+            # What of the balls nearby touch; both places and velocities differ.
+            touch = norm.cdf(-np.asarray(d) / (spread * np.hypot(1, DT)))
+            inside = norm.cdf(-np.asarray(d + DT) / spread)
+            expected = -inside / (DT + 0.02) - (touch - inside) / DT
+    close(slope, expected, 1e-3 / DT if isinstance(gradient, Exact | FromDistance) else 0.06 / DT)
+
+
+@pytest.mark.slow
+def test_ball_at_the_wall():
+    """The example of the page: elastic, and so the true derivative is -1. None of the steps' knows."""
+    scene = ball(1.0, 0.0)
+
+    def end(z, gradient):
+        run = dx.rollout(scene, z[None], jnp.array([-5.0]), jnp.zeros((20, 1)), DT, stepper=Touching(gradient=gradient))
+        return run.q[-1, 0]
+
+    for gradient, says in ((Exact(), 1.0), (Smoothed(1e-2), 1.02)):
+        value, slope = jax.jit(lambda z, g=gradient: jax.jvp(lambda z: end(z, g), (z,), (1.0,)))(0.547)
+        close(value, 0.453, 0.1)
+        close(slope, says, 0.05)
+
+
+def test_what_it_refuses():
+    with pytest.raises(ValueError, match="`gradient` is 'exact'"):
+        Touching(gradient="exact")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="`count` is 0"):
+        Bundle(0)
+    with pytest.raises(ValueError, match="no `kappa`"):
+        jax.eval_shape(partial(Touching(gradient=Smoothed(None)).step, ball()), *(jnp.ones(1),) * 3, jnp.asarray(DT))
