@@ -21,10 +21,11 @@ from dynax.identify.log import butterworth as butterworth
 from dynax.identify.log import delay as delay
 from dynax.identify.log import prepare as prepare
 from dynax.identify.output_error import OutputError as OutputError
-from dynax.identify.output_error import Segments as Segments
 from dynax.identify.output_error import output_error as output_error
-from dynax.identify.output_error import output_residual as output_residual
-from dynax.identify.output_error import segments as segments
+from dynax.identify.outputs import Segments as Segments
+from dynax.identify.outputs import output_jacobian as output_jacobian
+from dynax.identify.outputs import output_residual as output_residual
+from dynax.identify.outputs import segments as segments
 from dynax.identify.pseudo_inertia import from_log_cholesky as from_log_cholesky
 from dynax.identify.pseudo_inertia import from_pseudo_inertia as from_pseudo_inertia
 from dynax.identify.pseudo_inertia import pseudo_inertia as pseudo_inertia
