@@ -37,6 +37,9 @@ from dynax.identify.regressors import momentum_regressor as momentum_regressor
 from dynax.identify.regressors import power_regressor as power_regressor
 from dynax.identify.regressors import random_regressor as random_regressor
 from dynax.identify.regressors import regressor as regressor
+from dynax.identify.report import Report as Report
+from dynax.identify.report import plot as plot
+from dynax.identify.report import report as report
 from dynax.identify.terms import Term as Term
 from dynax.identify.terms import parameter_names as parameter_names
 from dynax.identify.terms import parameter_vector as parameter_vector
