@@ -11,6 +11,9 @@ from jax.typing import ArrayLike
 
 from dynax.identify.identifiability import Identifiability
 
+WIDEST = 60
+"""Characters of a combination in the text; `found.combinations` has them whole."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -35,9 +38,10 @@ class Report:
     def __str__(self) -> str:
         kinds, names = self.found.kinds, self.found.names
         lines = [f"{self.found.rank} of {len(names)} parameters can be told, in these combinations:"]
-        words, width = self.found.combinations, max(map(len, self.found.combinations), default=0)
+        words = [word if len(word) <= WIDEST else word[: WIDEST - 3] + "..." for word in self.found.combinations]
+        width = max(map(len, words), default=0)
         for k, (word, value) in enumerate(zip(words, self.values, strict=True)):
-            line = f"  {word:{min(width, 60)}}  {value: .5g}"
+            line = f"  {word:{width}}  {value: .5g}"
             if self.deviations is not None:
                 part = self.deviations[k] / max(abs(value), np.finfo(float).tiny)
                 line += f" +- {self.deviations[k]:.1g}" + (f" ({part:.1%})" if part < 10.0 else " (not known)")
