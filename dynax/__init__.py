@@ -45,6 +45,7 @@ from dynax.io import (
     load_actuators as load_actuators,
     load_scene as load_scene,
     load_sensors as load_sensors,
+    rewrite as rewrite,
     save as save,
 )
 

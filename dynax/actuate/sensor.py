@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from dynax.actuate.actuators import Actuation, typed
 from dynax.actuate.law import Numbered
+from dynax.algorithms.frame_motion import FrameMotion, frame_motion
 from dynax.algorithms.frames import body_accelerations, body_velocities, forward_kinematics
 from dynax.algorithms.rnea import joint_forces
 from dynax.contact.scene import Scene
@@ -23,14 +24,7 @@ from dynax.model.checks import as_state
 from dynax.model.kinds import AnyModel
 from dynax.spatial import Transform
 
-
-class Framed(NamedTuple):
-    """Where a body or frame is and how it moves: axes and origin in the world, the rest along the frame's own axes."""
-
-    rotation: jax.Array
-    position: jax.Array
-    velocity: jax.Array
-    """`[angular; linear]` of the origin."""
+UNKNOWN = "a sensor feels accelerations: give `a`, such as dx.forward_dynamics(model, q, v, tau)"
 
 
 @dataclass
@@ -48,6 +42,7 @@ class Moment:
     scene: Scene | None = None
     forces: jax.Array | None = None
     """Of contacts, on the second body of each candidate, in world axes, shape `(k, 3)` [N]; `None` if nobody said."""
+    _frames: dict[str, FrameMotion] = field(default_factory=dict)
 
     @cached_property
     def poses(self) -> Transform:
@@ -61,7 +56,7 @@ class Moment:
     def given(self) -> jax.Array:
         """The acceleration."""
         if self.a is None:
-            raise ValueError("a sensor feels accelerations: give `a`, such as dx.forward_dynamics(model, q, v, tau)")
+            raise ValueError(UNKNOWN)
         return self.a
 
     @cached_property
@@ -72,28 +67,18 @@ class Moment:
     def joint_forces(self) -> jax.Array:
         return joint_forces(self.model, self.q, self.v, self.given)
 
-    def frame(self, name: str) -> Framed:
-        body, pose = self.model.locate(name)
-        turn, offset = self.placed(pose)
-        if body < 0:
-            return Framed(turn, offset, jnp.zeros(6, self.q.dtype))
-        rotation, velocity = self.poses.rotation[body], self.velocities[body]
-        linear = velocity[3:] + jnp.cross(velocity[:3], offset)
-        return Framed(
-            rotation @ turn,
-            self.poses.translation[body] + rotation @ offset,
-            jnp.concatenate([turn.T @ velocity[:3], turn.T @ linear]),
-        )
+    def frame(self, name: str) -> FrameMotion:
+        """Where a body or frame is and how it moves."""
+        if name not in self._frames:
+            self._frames[name] = frame_motion(self.model, self.q, self.v, self.a, name)
+        return self._frames[name]
 
     def acceleration(self, name: str) -> jax.Array:
         """The classical acceleration of a frame's origin, `[angular; linear]` along its own axes."""
-        body, pose = self.model.locate(name)
-        if body < 0:
-            return jnp.zeros(6, self.q.dtype)
-        turn, offset = self.placed(pose)
-        (w, u), (dw, du) = (x[body].reshape(2, 3) for x in (self.velocities, self.accelerations))
-        linear = du + jnp.cross(dw, offset) + jnp.cross(w, u + jnp.cross(w, offset))
-        return jnp.concatenate([turn.T @ dw, turn.T @ linear])
+        found = self.frame(name).acceleration
+        if found is None:
+            raise ValueError(UNKNOWN)
+        return found
 
     def placed(self, pose: Transform | None) -> tuple[jax.Array, jax.Array]:
         dtype = self.q.dtype

@@ -137,7 +137,7 @@ def _columns(tree: tuple[Model, Transform | None], q: jax.Array, *, frame: Frame
     model, pose = tree
     s = setup(model, q, execution="automatic")
     kin = kinematics(model, s, positions=True)
-    rotation, origin = _frame_at(model, s, kin, model.num_bodies - 1, pose)
+    rotation, origin = frame_at(model, s, kin, model.num_bodies - 1, pose)
     root = jax.tree.map(lambda a: a[-1], root_offsets(model, s))
 
     def moved(column: Motion, position: Vec3) -> jax.Array:
@@ -165,7 +165,7 @@ def _jacobian(model: Model, q, pose: Transform | None, *, body: int, frame: Fram
     return take_rows(carried, way.from_v).T
 
 
-def _frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | None) -> tuple[Mat3, Vec3]:
+def frame_at(model: Model, s: Setup, kin: Parts, body: int, pose: Transform | None) -> tuple[Mat3, Vec3]:
     """World axes and origin of a frame fixed to a body."""
     rotation, position = jax.tree.map(lambda a: a[body], body_poses(model, s, kin))
     if pose is None:
@@ -198,7 +198,7 @@ def _jacobian_bias(model: Model, q, v, pose: Transform | None, *, body: int, fra
         return jnp.zeros(6, q.dtype)
     s = setup(model, q, v)
     kin = kinematics(model, s, v, positions=True, accelerations=True)
-    rotation, origin = _frame_at(model, s, kin, body, pose)
+    rotation, origin = frame_at(model, s, kin, body, pose)
     velocity, acceleration, at = jax.tree.map(
         lambda a: a[body],
         s.layout.body_order(

@@ -21,10 +21,11 @@ from dynax.identify.log import butterworth as butterworth
 from dynax.identify.log import delay as delay
 from dynax.identify.log import prepare as prepare
 from dynax.identify.output_error import OutputError as OutputError
-from dynax.identify.output_error import Segments as Segments
 from dynax.identify.output_error import output_error as output_error
-from dynax.identify.output_error import output_residual as output_residual
-from dynax.identify.output_error import segments as segments
+from dynax.identify.outputs import Segments as Segments
+from dynax.identify.outputs import output_jacobian as output_jacobian
+from dynax.identify.outputs import output_residual as output_residual
+from dynax.identify.outputs import segments as segments
 from dynax.identify.pseudo_inertia import from_log_cholesky as from_log_cholesky
 from dynax.identify.pseudo_inertia import from_pseudo_inertia as from_pseudo_inertia
 from dynax.identify.pseudo_inertia import pseudo_inertia as pseudo_inertia
@@ -36,6 +37,9 @@ from dynax.identify.regressors import momentum_regressor as momentum_regressor
 from dynax.identify.regressors import power_regressor as power_regressor
 from dynax.identify.regressors import random_regressor as random_regressor
 from dynax.identify.regressors import regressor as regressor
+from dynax.identify.report import Report as Report
+from dynax.identify.report import plot as plot
+from dynax.identify.report import report as report
 from dynax.identify.terms import Term as Term
 from dynax.identify.terms import parameter_names as parameter_names
 from dynax.identify.terms import parameter_vector as parameter_vector

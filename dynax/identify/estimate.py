@@ -75,7 +75,12 @@ class Estimate(NamedTuple):
 
 
 def compress(
-    regressor: ArrayLike, forces: ArrayLike, *, noise: ArrayLike = 1.0, onto: Compressed | None = None
+    regressor: ArrayLike,
+    forces: ArrayLike,
+    *,
+    noise: ArrayLike = 1.0,
+    onto: Compressed | None = None,
+    remembered: ArrayLike | None = None,
 ) -> Compressed:
     """The triangle of `[Y tau]`, under `jit` and `vmap`.
 
@@ -84,7 +89,9 @@ def compress(
     - `regressor`: `Y`, shape `(..., p)`; `forces`: `tau`, shape `(...)`: samples and channels, in any order.
     - `noise`: deviation of each force, of a shape that broadcasts to that of `forces`, as `(nv,)`: rows are divided by
       it.
-    - `onto`: what came before, so that a log longer than the memory goes through in parts.
+    - `onto`: what came before, so that a log longer than the memory goes through in parts, or sample by sample as it
+      is recorded: recursive least squares in square roots, without a covariance that loses its digits.
+    - `remembered`: the weight that all this keeps, such as 0.99, for parameters that change; left out, one.
     """
     y, tau = jnp.asarray(regressor), jnp.asarray(forces)
     if y.shape[:-1] != tau.shape:
@@ -94,7 +101,11 @@ def compress(
     count = jnp.asarray(len(rows))
     if onto is None:
         return Compressed(triangle(rows), count)
-    return Compressed(triangle(jnp.concatenate([onto.triangle, rows])), onto.count + count)
+    before = onto
+    if remembered is not None:
+        part = jnp.asarray(remembered, both.dtype)
+        before = Compressed(jnp.sqrt(part) * onto.triangle, part * onto.count)
+    return Compressed(triangle(jnp.concatenate([before.triangle, rows])), before.count + count)
 
 
 def least_squares(data: Compressed, *, known_noise: bool = False) -> Estimate:

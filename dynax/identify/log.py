@@ -6,6 +6,7 @@ loses alone would be taken for a parameter (Gautier 1997; Swevers, Verdonck & De
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -17,11 +18,18 @@ from jax.typing import ArrayLike
 from dynax.identify.terms import driven
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
+from dynax.routes.inverse_dynamics import inverse_dynamics
 
 ENDS = 3.0
 """How long the filter takes to settle, in periods of its cut-off."""
 UNEVEN = 0.1
 """Of a sampling time, what two of them may differ by."""
+BEYOND = 5.0
+"""How far a joint may be beyond its limits, in parts of its range: in degrees it is further."""
+FAR = 100.0
+"""How many times a joint's force may be what the model needs, and less: a unit that is wrong by a thousand is more."""
+LOOKED_AT = 200
+"""Samples that the model is asked about."""
 
 
 class Log(NamedTuple):
@@ -94,7 +102,9 @@ def prepare(
     - `cutoff`: of the filter [Hz], above what the motion has and below what it shakes with; `order` of it.
     - `every`: one sample in so many is kept; filtered neighbours say the same.
 
-    Raises `ValueError` that names the column for what is not finite, stands still or is not known by time.
+    Raises `ValueError` that names the column for what is not finite, stands still or is not known by time, or leaves
+    the limits of its joint by far; warns of forces that are far from all that the model needs for this motion, as in
+    other units they are.
     """
     t, dt = _checked(model, np.asarray(time, float), np.asarray(q, float), np.asarray(tau, float), cutoff)
     q, tau = jnp.asarray(q), butterworth(tau, cutoff, dt, order=order)
@@ -108,7 +118,25 @@ def prepare(
     a = (steps[1:] - steps[:-1]) / dt
     trim = int(np.ceil(ENDS / (cutoff * dt)))
     inner = slice(trim, len(t) - 2 - trim, every)
-    return Log(t[1:-1][inner], q[1:-1][inner], v[inner], a[inner], tau[1:-1][inner])
+    log = Log(t[1:-1][inner], q[1:-1][inner], v[inner], a[inner], tau[1:-1][inner])
+    _warn_of_units(model, log)
+    return log
+
+
+def _warn_of_units(model: Model, log: Log) -> None:
+    rows = slice(None, None, max(1, len(log.time) // LOOKED_AT))
+    needed = jax.vmap(lambda q, v, a: inverse_dynamics(model, q, v, a))(log.q[rows], log.v[rows], log.a[rows])
+    size, needed = (np.sqrt(np.mean(np.square(np.asarray(x)), axis=0)) for x in (log.tau[rows], needed))
+    # What hardly needs a force has that of its friction.
+    ratio = size / np.maximum(needed, needed.max(initial=0.0) / FAR)
+    for j in driven(model):
+        if not 1.0 / FAR < ratio[j] < FAR:
+            name = model.joint_names[model.topology.body_of_velocity[j]]
+            warnings.warn(
+                f"`tau` of joint {name!r} is {ratio[j]:.1e} times what the model needs for this `q`: are they in N m "
+                "(N) and rad (m)?",
+                stacklevel=3,
+            )
 
 
 def _checked(model: Model, t: np.ndarray, q: np.ndarray, tau: np.ndarray, cutoff: float) -> tuple[np.ndarray, float]:
@@ -131,9 +159,15 @@ def _checked(model: Model, t: np.ndarray, q: np.ndarray, tau: np.ndarray, cutoff
                 bad = ~np.isfinite(own[:, k])
                 if bad.any():
                     raise ValueError(f"{name} is not finite at sample {int(np.argmax(bad))}, and at {bad.sum()} in all")
+    if len(steps) and cutoff * np.median(steps) >= 0.5:
+        raise ValueError(
+            f"`time` steps by {np.median(steps):g} s, too slow for a filter of {cutoff:g} Hz: is it in seconds?"
+        )
     least = 2 * int(np.ceil(ENDS / (cutoff * np.median(steps)))) + 3 if len(steps) else 3
     if count < least:
-        raise ValueError(f"the log has {count} samples: a filter of {cutoff:g} Hz needs {least} to settle")
+        raise ValueError(
+            f"the log has {count} samples: a filter of {cutoff:g} Hz needs {least} to settle; is `time` in s?"
+        )
     dt = float(np.median(steps))
     if np.max(np.abs(steps - dt)) > UNEVEN * dt:
         k = int(np.argmax(np.abs(steps - dt)))
@@ -146,6 +180,15 @@ def _checked(model: Model, t: np.ndarray, q: np.ndarray, tau: np.ndarray, cutoff
             raise ValueError(f"`q` of joint {name!r} is constant: nothing of its drive can be seen")
         if np.ptp(tau[:, model.v_slice(name)], axis=0).max() == 0.0:
             raise ValueError(f"`tau` of joint {name!r} is constant: is it recorded?")
+    limits = np.asarray(model.position_limits, float)
+    for joint in model.joint_names:
+        own, (low, high) = q[:, model.q_slice(joint)], limits[model.q_slice(joint)].T
+        beyond = np.max(np.maximum(own - high, low - own), axis=0, initial=-np.inf)
+        if np.any(beyond > BEYOND * (high - low)):
+            raise ValueError(
+                f"`q` of joint {joint!r} goes to {np.max(np.abs(own)):.3g}, far beyond its limits, {low[0]:.3g} to "
+                f"{high[0]:.3g}: is it in rad (m)?"
+            )
     return t, dt
 
 

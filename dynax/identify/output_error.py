@@ -13,7 +13,6 @@ triangle more (Golub & Pereyra 1973). The Jacobian is exact, through every step 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,11 +22,10 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
+from dynax.identify.outputs import Build, Missed, Segments, begin, begun_at, missed_state, slopes
 from dynax.linear.matrices import product
 from dynax.linear.triangle import back_substituted, triangle
-from dynax.model.configuration import difference, integrate
 from dynax.optimize.result import Status
-from dynax.simulate.rollout import rollout
 from dynax.simulate.stepper import AbstractStepper
 
 RUNNING = -1
@@ -35,19 +33,6 @@ FIRST, LEAST, MOST = 1e-3, 1e-9, 1e9
 """Dampings, as parts of the length of each column of the Jacobian, squared."""
 FACTORS = (1e-3, 0.1, 10.0, 1e3)
 """Of the last damping, all tried at once."""
-
-
-class Segments(NamedTuple):
-    """Motions of one length, side by side."""
-
-    q: jax.Array
-    """Where each begins, or about there, shape `(S, nq)`."""
-    v: jax.Array
-    """Shape `(S, nv)`."""
-    controls: jax.Array
-    """Joint forces, held over each step, shape `(S, K, nv)` [N, N m]."""
-    measured: Any
-    """What was measured before, between and after the steps: arrays of shape `(S, K + 1, ...)`."""
 
 
 class OutputError(NamedTuple):
@@ -73,69 +58,6 @@ class OutputError(NamedTuple):
     def deviations(self) -> jax.Array:
         """Standard deviation of each parameter, shape `(p,)`."""
         return jnp.sqrt(jnp.diagonal(self.covariance))
-
-
-def segments(q: ArrayLike, v: ArrayLike, controls: ArrayLike, length: int, *, measured: Any = None) -> Segments:
-    """A log in segments of `length` steps, no sample in two of them; what is left at the end is not used.
-
-    **Arguments:**
-
-    - `q`, `v`: states, measured or nearly so, from where segments begin, shapes `(T + 1, nq)` and `(T + 1, nv)`.
-    - `controls`: joint forces, shape `(T, nv)`; row `k` is held from state `k` to the next.
-    - `measured`: a pytree of arrays with `T + 1` rows; left out, the pair of `q` and `v`.
-    """
-    q, v, controls = jnp.asarray(q), jnp.asarray(v), jnp.asarray(controls)
-    measured = jax.tree.map(jnp.asarray, (q, v) if measured is None else measured)
-    for name, x in (("v", v), *(("measured", leaf) for leaf in jax.tree.leaves(measured))):
-        if len(x) != len(q):
-            raise ValueError(f"`{name}` has {len(x)} rows, expected {len(q)}, as `q`")
-    if len(controls) != len(q) - 1:
-        raise ValueError(f"`controls` has {len(controls)} rows, expected {len(q) - 1}, one from each state to the next")
-    if not 1 <= length < len(q):
-        raise ValueError(f"`length` is {length}, expected 1 to {len(q) - 1} steps, as many as the log has")
-    count = len(q) // (length + 1)
-
-    def cut(x: jax.Array) -> jax.Array:
-        return x[: count * (length + 1)].reshape(count, length + 1, *x.shape[1:])
-
-    last = jnp.zeros_like(controls[:1])
-    forces = cut(jnp.concatenate([controls, last]))[:, :-1]
-    return Segments(cut(q)[:, 0], cut(v)[:, 0], forces, jax.tree.map(cut, measured))
-
-
-def missed_state(model: Any, q: jax.Array, v: jax.Array, measured: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """By how much a state misses the pair of a measured one, along the tangent: `[q; v]`, shape `(2 nv,)`."""
-    return jnp.concatenate([difference(model, measured[0], q), v - measured[1]])
-
-
-Missed = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
-Build = Callable[[Any], Any]
-
-
-def output_residual(
-    build: Build,
-    params: Any,
-    data: Segments,
-    dt: ArrayLike,
-    *,
-    missed: Missed = missed_state,
-    stepper: str | AbstractStepper = "semi_implicit",
-) -> jax.Array:
-    """What simulated segments miss of the measured ones, shape `(S, K + 1, m)`, such as of a log kept for a check.
-
-    The arguments are those of `output_error`. Differentiable by all that is not a function or the stepper.
-    """
-
-    def one(q: jax.Array, v: jax.Array, controls: jax.Array, measured: Any) -> jax.Array:
-        return _residual(build, params, q, v, controls, measured, dt, missed, stepper)
-
-    return jax.vmap(one)(*data)
-
-
-def _residual(build: Build, params: Any, q, v, controls, measured, dt, missed: Missed, stepper) -> jax.Array:
-    model = build(params)
-    run = rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
-    return jax.vmap(partial(missed, model))(run.q, run.v, measured)
 
 
 def output_error(
@@ -174,10 +96,6 @@ def output_error(
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(f"`params` must be floating arrays, got {leaf.dtype}: a search moves by small steps")
     return _fitted(build, missed, free, stepper, iterations, params, data, dt, noise)
-
-
-def _begin(model: Any, free: bool, q: jax.Array, v: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return (integrate(model, q, z[: model.nv]), v + z[model.nv :]) if free else (q, v)
 
 
 class _Fit(NamedTuple):
@@ -220,23 +138,18 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, dat
     noise = jnp.asarray(noise, dtype)
     n, p = 2 * nv if free else 0, x0.size
 
-    def residual(both: jax.Array, q: jax.Array, v: jax.Array, controls: jax.Array, measured: Any) -> jax.Array:
-        params = unravel(both[n:])
-        q, v = _begin(build(params), free, q, v, both[:n])
-        found = _residual(build, params, q, v, controls, measured, dt, missed, stepper)
-        return found if free else found[1:]
+    def of(x: jax.Array) -> Any:
+        return build(unravel(x))
 
-    def joined(x: jax.Array, z: jax.Array) -> jax.Array:
-        return jnp.concatenate([z, jnp.broadcast_to(x, (len(z), p))], axis=1)
+    def kept(rows: jax.Array) -> jax.Array:
+        """Of motions that begin as measured, the beginning misses nothing that a parameter could help."""
+        return rows if free else rows[:, 1:]
 
     def all_residuals(x: jax.Array, z: jax.Array) -> jax.Array:
-        return jax.vmap(residual)(joined(x, z), *data) / noise
+        return kept(jax.vmap(partial(begun_at, of, missed, stepper, dt, x))(z, *data)) / noise
 
     def improved(s: _State) -> _State:
-        def slope(both, *own):
-            return jax.jacfwd(lambda both: (residual(both, *own),) * 2, has_aux=True)(both)
-
-        J, r = jax.vmap(slope)(joined(s.x, s.z), *data)
+        J, r = map(kept, slopes(of, missed, stepper, s.x, s.z, data, dt))
         r = r / noise
         rows = jnp.concatenate([J / jnp.broadcast_to(noise, r.shape)[..., None], r[..., None]], axis=-1)
         triangles = jax.vmap(triangle)(rows.reshape(len(rows), -1, n + p + 1))
@@ -277,7 +190,7 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, dat
     start = _State(x0, z0, jnp.asarray(FIRST, dtype), fit)
     done = lax.while_loop(lambda s: s.fit.status == RUNNING, improved, start)
     x, z, fit = done.x, done.z, done.fit
-    q, v = jax.vmap(partial(_begin, build(unravel(x)), free))(data.q, data.v, z)
+    q, v = jax.vmap(partial(begin, of(x)))(data.q, data.v, z)
     variance = fit.squares / max(count - p - z.size, 1)
     inverse = back_substituted(fit.triangle, jnp.eye(p, dtype=dtype))
     covariance = variance * product(inverse, inverse.T)

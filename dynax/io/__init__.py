@@ -13,5 +13,6 @@ from dynax.io.matrix_market import read_matrix_market as read_matrix_market
 from dynax.io.matrix_market import write_matrix_market as write_matrix_market
 from dynax.io.mjcf import keyframes as keyframes
 from dynax.io.mjcf import load_sensors as load_sensors
+from dynax.io.rewrite import rewrite as rewrite
 from dynax.io.save import save as save
 from dynax.io.scene import load_scene as load_scene

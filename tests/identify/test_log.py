@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -84,3 +85,35 @@ def test_spoilt_logs_are_refused_by_name(ball):
     refused("the log has 40 samples", time=time[:40], q=q[:40], tau=tau[:40])
     with pytest.raises(ValueError, match="`cutoff` must lie between 0 and half the sampling rate, 125 Hz"):
         identify.butterworth(q, 200.0, DT)
+
+
+@pytest.fixture(scope="module")
+def swinging() -> tuple[dx.Model, tuple]:
+    """An arm of two hinges with limits, and a log of what its drawing would need, friction beside it."""
+    rod = dx.SpatialInertia.box((0.5, 0.05, 0.05), mass=1.0, com=(0.25, 0.0, 0.0))
+    hinge = {"joint": dx.Revolute((0.0, 1.0, 0.0)), "inertia": rod, "position_limits": (-2.0, 2.0)}
+    builder = dx.ModelBuilder().body("upper", **hinge)
+    model = builder.body("lower", parent="upper", placement=dx.Transform.from_translation((0.5, 0, 0)), **hinge).build()
+    time = DT * np.arange(1000)
+    q = 0.8 * np.stack([np.sin(2.0 * time), np.cos(3.0 * time)], axis=1)
+    a = -q * [4.0, 9.0]
+    v = 0.8 * np.stack([2.0 * np.cos(2.0 * time), -3.0 * np.sin(3.0 * time)], axis=1)
+    tau = jax.vmap(lambda *state: dx.inverse_dynamics(model, *state))(q, v, a) + 0.5 * np.sign(v)
+    return model, (time, q, np.asarray(tau))
+
+
+def test_other_units_are_told_by_name(swinging):
+    """Each column in a unit that is wrong by a thousand, either way, and angles in degrees."""
+    model, (time, q, tau) = swinging
+    identify.prepare(model, time, q, tau, cutoff=CUTOFF)  # warnings are errors: there is none
+    second = np.array([1.0, 1000.0])
+    for factor in (second, 1.0 / second):
+        with pytest.warns(UserWarning, match=r"`tau` of joint 'lower_joint' is .* times what the model needs"):
+            identify.prepare(model, time, q, factor * tau, cutoff=CUTOFF)
+    for factor in (second, 180.0 / np.pi):
+        with pytest.raises(ValueError, match=r"`q` of joint '.*_joint' goes to .* far beyond its limits, -2 to 2"):
+            identify.prepare(model, time, factor * q, tau, cutoff=CUTOFF)
+    with pytest.raises(ValueError, match="`time` steps by 4 s, too slow for a filter of 5 Hz"):
+        identify.prepare(model, 1e3 * time, q, tau, cutoff=CUTOFF)
+    with pytest.raises(ValueError, match="is `time` in s"):
+        identify.prepare(model, 1e-3 * time, q, tau, cutoff=CUTOFF)

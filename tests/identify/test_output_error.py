@@ -95,6 +95,11 @@ def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
     differences = [(residual(x0 + h * e) - residual(x0 - h * e)) / (2 * h) for e in np.eye(8)]
     J = np.asarray(slope(x0))
     np.testing.assert_allclose(J, np.stack(differences, axis=1), atol=1e-6 * np.abs(J).max())
+    # Step by step side by side it is the same; in the order of names damping comes first.
+    begun = data._replace(q=data.q + x0[4:6], v=data.v + x0[6:8])
+    own = identify.output_jacobian(of_logs, dict(zip(names, (x0[:2], x0[2:4]), strict=True)), begun, dt,
+                                   stepper="explicit").reshape(-1, 4)  # fmt: skip
+    np.testing.assert_allclose(own, J[:, [2, 3, 0, 1]], atol=1e-11 * np.abs(J).max())
 
     fit = identify.output_error(of_logs, {"mass": x0[:2], "damping": x0[2:4]}, data, dt, stepper="explicit")
     tight = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
