@@ -209,6 +209,10 @@ from dynax.optimize.inverse_kinematics import (
     inverse_kinematics as inverse_kinematics,
 )
 
+# To see it
+from dynax import viz as viz
+from dynax.viz import render as render, view as view
+
 # Models from data
 from dynax import identify as identify
 

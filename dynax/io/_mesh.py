@@ -90,9 +90,9 @@ def read_surfaces(path: Path) -> list[Surface]:
 def _surface(mesh: Any) -> Surface:
     look = mesh.visual
     told = look.kind == "texture" or (look.kind in ("vertex", "face") and look.defined)
-    color = tuple((np.asarray(look.main_color if look.kind != "texture" else look.material.main_color) / 255.0).tolist())
+    color = look.material.main_color if look.kind == "texture" else look.main_color
     vertices, faces = np.asarray(mesh.vertices, float).reshape(-1, 3), np.asarray(mesh.faces, int).reshape(-1, 3)
-    return Surface(vertices, faces, color if told else None)
+    return Surface(vertices, faces, tuple((np.asarray(color) / 255.0).tolist()) if told else None)
 
 
 def find_mesh(name: str, file: str | None, packages: Mapping[str, str | os.PathLike]) -> Path | None:

@@ -3,7 +3,7 @@
 | in the file | here |
 |---|---|
 | `<box>`, `<sphere>`, `<cylinder>`, `<capsule>`, `<origin>` | as those of `<collision>` |
-| `<mesh>`, with its `scale` | its triangles, in the colours that the mesh's own file gives; needs the `trimesh` package |
+| `<mesh>`, with its `scale` | its triangles, in the colours that its own file gives; needs the `trimesh` package |
 | `<material>` with `<color>`, or the name of one of the robot's | the colour, before that of a mesh's file |
 | `<texture>` | left out |
 | a mesh that is not found or cannot be read, another shape | left out, and reported |

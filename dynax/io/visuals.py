@@ -13,9 +13,7 @@ from dynax.io.load import is_mjcf, is_saved
 from dynax.io.source import read_source
 
 
-def load_visuals(
-    source: str | os.PathLike, *, packages: Mapping[str, str | os.PathLike] | None = None
-) -> Visuals:
+def load_visuals(source: str | os.PathLike, *, packages: Mapping[str, str | os.PathLike] | None = None) -> Visuals:
     """What is to be seen of a URDF or an MJCF; a saved model has none of it. What is left out stands in its `report`.
 
     **Arguments:** `source`, `packages`: as `dx.load_scene` takes them. Meshes need `pip install "dynax[mesh]"`.

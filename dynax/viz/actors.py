@@ -13,14 +13,15 @@ import numpy as np
 
 from dynax.algorithms.frames import forward_kinematics
 from dynax.algorithms.momentum import center_of_mass
+from dynax.constraints.assembly import assemble
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
-from dynax.errors import ModelError
-from dynax.io.load import load
+from dynax.io.load import is_saved, load
+from dynax.io.source import read_source
 from dynax.model import Model
 from dynax.model.configuration import neutral
 from dynax.model.flexible import FlexibleModel
-from dynax.viz.parts import Part, parts_of, skeleton
+from dynax.viz.parts import Part, parts_of
 
 GHOST = (0.35, 0.65, 0.95, 0.3)
 Paths = Mapping[str, str | os.PathLike]
@@ -79,8 +80,8 @@ def actors(
     - `name`: of the robot in the viewer.
     """
     if isinstance(robot, str | os.PathLike):
-        look, robot = look or robot, load(robot, root=root)
-        look = None if _is_saved(look) else look
+        look = look or (None if is_saved(read_source(robot)[0]) else robot)
+        robot = load(robot, root=root)
     model = robot.model if isinstance(robot, Scene) else robot
     if not isinstance(model, Model | EmbeddedModel | FlexibleModel):
         raise TypeError(f"a robot is a file, a model or a scene, not a {type(robot).__name__}")
@@ -97,16 +98,6 @@ def actors(
         faint = [replace(part, color=GHOST) for part in parts if part.body >= 0]
         found += _moving(f"{name} ghost", model, faint, ghost, most, spacing)
     return found
-
-
-def _is_saved(look: Any) -> bool:
-    try:
-        from dynax.io.load import is_saved
-        from dynax.io.source import read_source
-
-        return is_saved(read_source(look)[0])
-    except ModelError:
-        return False
 
 
 def _moving(name: str, model: Any, parts: list[Part], motion: Any, most: int, spacing: float) -> list[Actor]:
@@ -131,7 +122,7 @@ def _moving(name: str, model: Any, parts: list[Part], motion: Any, most: int, sp
 def _sampled(model: Any, motion: Any, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Times `(B, T)` and configurations `(B, T, nq)`."""
     if motion is None:
-        motion = neutral(model)
+        motion = home(model)
     if hasattr(motion, "q"):
         time, q = np.asarray(motion.time, float), np.asarray(motion.q)
         if q.ndim == 2:
@@ -147,6 +138,15 @@ def _sampled(model: Any, motion: Any, most: int) -> tuple[np.ndarray, np.ndarray
         raise ValueError(f"the motion of {model.name!r} is not finite")
     picked = np.unique(np.linspace(0, len(q) - 1, min(most, len(q))).round().astype(int))
     return time[picked], q[picked]
+
+
+def home(model: Any) -> jax.Array:
+    """A configuration to begin with: the neutral one, within the limits, with loops closed."""
+    q = neutral(model)
+    if isinstance(model, Model):
+        q = jnp.clip(q, model.position_limits[:, 0], model.position_limits[:, 1])
+        return assemble(model, q).q if model.constrained else q
+    return q
 
 
 def reach(stage: list[Actor]) -> tuple[np.ndarray, float]:

@@ -17,11 +17,11 @@ from dynax.simulate.trajectory import Trajectory
 def contact_forces(scene: Scene, motion: Trajectory, controls: ArrayLike, stepper: Touching | None = None) -> jax.Array:
     """What presses in each step of a rollout, for `forces=` of `dx.view` and `dx.render`.
 
-    **Arguments:** `motion`: of `dx.rollout(scene, q, v, controls, dt)`, with a row for every step; `controls`: its joint
-    forces, shape `(T, nv)`; `stepper`: that of the rollout, default `Touching()`.
+    **Arguments:** `motion`: of `dx.rollout(scene, q, v, controls, dt)`, with a row for every step; `controls`: its
+    joint forces, shape `(T, nv)`; `stepper`: that of the rollout, default `Touching()`.
 
-    Returns points and forces on the second shape of each pair, world axes, shape `(2, T + 1, k, 3)` [m, N], in the order
-    of `scene.candidates`; in the last row, which no step follows, the forces of the row before.
+    Returns points and forces on the second shape of each pair, world axes, shape `(2, T + 1, k, 3)` [m, N], in the
+    order of `scene.candidates`; in the last row, which no step follows, the forces of the row before.
     """
     tau, dt, how = jnp.asarray(controls), motion.time[1:] - motion.time[:-1], stepper or Touching()
     if tau.shape != (len(motion.time) - 1, scene.nv):

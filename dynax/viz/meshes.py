@@ -1,4 +1,4 @@
-"""Triangles of shapes, anticlockwise from outside. Edges have vertices of their own, so that normals are not smeared."""
+"""Triangles of shapes, anticlockwise from outside. Edges have vertices of their own, so that they look sharp."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def box(half: np.ndarray) -> Surface:
 
 
 def turned(radii: Any, heights: Any) -> Surface:
-    """The surface that a line turned about z makes, its points `(radius, height)` from below to above, outside right."""
+    """The surface that a line turned about z makes, its points `(radius, height)` from below to above."""
     angle = np.linspace(0.0, 2.0 * np.pi, ROUND + 1)
     r, z = np.asarray(radii, float)[None, :], np.asarray(heights, float)[None, :]
     vertices = np.stack(

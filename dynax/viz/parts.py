@@ -88,7 +88,9 @@ def _by_inertia(model: Model, body: int) -> Surface | None:
     mass, children = float(model.mass[body]), [k for k, parent in enumerate(model.parents) if parent == body]
     ends = [np.asarray(model.placements.translation[k], float) for k in children]
     ends += [
-        np.asarray(model.frames.translation[k], float) for k, on in enumerate(model.structure.frame_bodies) if on == body
+        np.asarray(model.frames.translation[k], float)
+        for k, on in enumerate(model.structure.frame_bodies)
+        if on == body
     ]
     solid: list[Surface] = []
     if mass > 0.0:

@@ -1,4 +1,4 @@
-"""Triangles to pixels, in NumPy: a depth buffer, one light, shadows on the ground. No screen and no driver is needed."""
+"""Triangles to pixels, in NumPy: a depth buffer, one light, shadows on the ground. No screen, no driver."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Soup(NamedTuple):
     """Shape `(f, 3, 3)` [m]."""
     colors: np.ndarray
     """Red, green, blue and opacity, shape `(f, 4)`."""
-    shadow: np.ndarray
-    """Whether they cast one, shape `(f,)`."""
+    over: np.ndarray
+    """Whether they are drawn over all others and cast no shadow, as what lies inside a robot is, shape `(f,)`."""
 
 
 def draw(soup: Soup, camera: Camera, width: int, height: int, ground: float | None, tile: float) -> np.ndarray:
@@ -54,16 +54,17 @@ def draw(soup: Soup, camera: Camera, width: int, height: int, ground: float | No
     """
     w, h = 2 * width, 2 * height
     solid = soup.colors[:, 3] >= 0.99
+    layers = (solid & ~soup.over, ~solid & ~soup.over, soup.over)
     image, depth = _background(camera, w, h, ground, tile, soup)
-    for chosen in (solid, ~solid):
+    for k, chosen in enumerate(layers):
         corners, colors = soup.corners[chosen], soup.colors[chosen]
         if not len(corners):
             continue
         which, z = _nearest(corners, camera, w, h)
-        hit = (which >= 0) & (z < depth)
+        hit = (which >= 0) & (z < (np.inf if k == 2 else depth))
         opacity = colors[which[hit], 3:]
         image[hit] = opacity * _lit(corners, colors, camera)[which[hit]] + (1.0 - opacity) * image[hit]
-        if chosen is solid:
+        if k == 0:
             depth = np.where(hit, z, depth)
     image = image.reshape(height, 2, width, 2, 3).mean(axis=(1, 3))
     return np.clip(255.0 * image + 0.5, 0, 255).astype(np.uint8)
@@ -145,7 +146,7 @@ def _background(
     distance = np.linalg.norm(place - camera.look_at[:2], axis=-1)
     clear = np.where(below, np.exp(-((distance / (14.0 * tile)) ** 2)), 0.0)[..., None]
     floor = TILES[even]
-    cast = soup.corners[soup.shadow & (soup.corners[:, :, 2].min(axis=1) > ground - 1e-3)]
+    cast = soup.corners[~soup.over & (soup.colors[:, 3] >= 0.99) & (soup.corners[:, :, 2].min(axis=1) > ground - 1e-3)]
     if len(cast):
         height = cast[:, :, 2:] - ground
         fallen = cast - height * SUN / SUN[2]

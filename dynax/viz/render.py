@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from dynax.contact.shapes import Sphere
 from dynax.errors import ModelError
 from dynax.io._mesh import Surface
 from dynax.viz.actors import Actor, actors, reach
 from dynax.viz.meshes import mesh, rod
 from dynax.viz.raster import Camera, Soup, draw
-from dynax.contact.shapes import Sphere
 
 KINDS = (".png", ".gif", ".mp4")
 
@@ -26,7 +27,7 @@ def render(
     size: tuple[int, int] = (640, 480),
     fps: float = 25.0,
     camera: Camera | None = None,
-    ground: float | None | str = "below",
+    ground: float | Literal["below"] | None = "below",
     show: tuple[str, ...] = (),
     **options: Any,
 ) -> np.ndarray:
@@ -57,11 +58,11 @@ def render(
     seen = camera or Camera(middle + 3.1 * radius * np.array([0.72, -0.58, 0.36]), middle)
     height = _ground(stage, middle, radius) if ground == "below" else ground
     begin, end = min(a.time[0] for a in stage), max(a.time[-1] for a in stage)
-    times = [end] if path is not None and path.suffix == ".png" else begin + np.arange(int((end - begin) * fps) + 1) / fps
-    tile = 10.0 ** np.floor(np.log10(radius)) * (0.5 if radius / 10.0 ** np.floor(np.log10(radius)) > 4.0 else 0.2)
-    frames = np.stack(
-        [draw(soup(stage, t, radius, show), seen, *size, height, tile) for t in times]  # pyright: ignore[reportArgumentType]
-    )
+    every = begin + np.arange(int((end - begin) * fps + 1e-9) + 1) / fps
+    times = [end] if path is not None and path.suffix.lower() == ".png" else every
+    power = 10.0 ** np.floor(np.log10(radius))
+    tile = power * (0.5 if radius > 4.0 * power else 0.2)
+    frames = np.stack([draw(soup(stage, t, radius, show), seen, *size, height, tile) for t in times])
     if path is not None:
         _write(path, frames, fps)
     return frames
@@ -69,12 +70,12 @@ def render(
 
 def soup(stage: list[Actor], time: float, radius: float, show: tuple[str, ...] = ()) -> Soup:
     """All triangles at a time."""
-    corners, colors, shadow = [], [], []
+    corners, colors, above = [], [], []
 
-    def add(surface: Surface, color: Any, casts: bool = True) -> None:
+    def add(surface: Surface, color: Any, over: bool = False) -> None:
         corners.append(surface.vertices[surface.faces])
         colors.append(np.tile(np.asarray(color, float), (len(surface.faces), 1)))
-        shadow.append(np.full(len(surface.faces), casts and color[3] >= 0.99))
+        above.append(np.full(len(surface.faces), over))
 
     for actor in stage:
         row = actor.row(time)
@@ -82,18 +83,18 @@ def soup(stage: list[Actor], time: float, radius: float, show: tuple[str, ...] =
             rotation, position = actor.rotation[row, part.body], actor.position[row, part.body]
             add(part.surface._replace(vertices=part.surface.vertices @ rotation.T + position), part.color)
         for start, end in arrows(actor, row, radius):
-            add(rod(start, end, 0.012 * radius), (0.86, 0.15, 0.15, 1.0), False)
+            add(rod(start, end, 0.012 * radius), (0.86, 0.15, 0.15, 1.0), True)
         if "com" in show:
             ball = mesh(Sphere(0.04 * radius))
             assert ball is not None
-            add(ball._replace(vertices=ball.vertices + actor.center[row]), (0.95, 0.75, 0.1, 1.0), False)
+            add(ball._replace(vertices=ball.vertices + actor.center[row]), (0.95, 0.75, 0.1, 1.0), True)
         for k in range(actor.position.shape[1] - 1 if "frames" in show else 0):
             for axis, color in enumerate(np.eye(4)[:3] * 0.8 + [0.1, 0.1, 0.1, 1.0]):
                 at = actor.position[row, k]
-                add(rod(at, at + 0.15 * radius * actor.rotation[row, k, :, axis], 0.006 * radius), color, False)
+                add(rod(at, at + 0.15 * radius * actor.rotation[row, k, :, axis], 0.006 * radius), color, True)
     if not corners:
         return Soup(np.zeros((0, 3, 3)), np.zeros((0, 4)), np.zeros(0, bool))
-    return Soup(np.concatenate(corners), np.concatenate(colors), np.concatenate(shadow))
+    return Soup(np.concatenate(corners), np.concatenate(colors), np.concatenate(above))
 
 
 def arrows(actor: Actor, row: int, radius: float) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -108,16 +109,11 @@ def arrows(actor: Actor, row: int, radius: float) -> list[tuple[np.ndarray, np.n
 
 def _ground(stage: list[Actor], middle: np.ndarray, radius: float) -> float:
     """At zero, unless the robot is drawn below it."""
-    lowest = min(
-        float(
-            np.min(
-                np.einsum("tj,kj->tk", a.rotation[:, part.body, 2], part.surface.vertices)
-                + a.position[:, part.body, 2][:, None]
-            )
-        )
-        for a in stage
-        for part in a.parts
-    ) if any(a.parts for a in stage) else middle[2] - radius
+    lowest = middle[2] - radius if not any(actor.parts for actor in stage) else np.inf
+    for actor in stage:
+        for part in actor.parts:
+            axis, place = actor.rotation[:, part.body, 2], actor.position[:, part.body, 2]
+            lowest = min(lowest, float(np.min(part.surface.vertices @ axis.T + place)))
     return 0.0 if lowest > -0.05 * radius else lowest - 0.1 * radius
 
 
@@ -147,11 +143,12 @@ def _write(path: Path, frames: np.ndarray, fps: float) -> None:
 
 def _film(path: Path, frames: np.ndarray, fps: float) -> None:
     try:
-        from imageio_ffmpeg import write_frames
+        from imageio_ffmpeg import get_ffmpeg_exe
     except ImportError:
         raise ModuleNotFoundError('films need the imageio-ffmpeg package: pip install "dynax[view]"') from None
-    writer = write_frames(str(path), frames.shape[2:0:-1], fps=fps, macro_block_size=2)
-    writer.send(None)
-    for frame in frames:
-        writer.send(np.ascontiguousarray(frame))
-    writer.close()
+    height, width = frames.shape[1:3]
+    given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-"]
+    command = [get_ffmpeg_exe(), "-y", "-loglevel", "error", *given, "-pix_fmt", "yuv420p", str(path)]
+    ended = subprocess.run(command, input=frames.tobytes(), capture_output=True)
+    if ended.returncode:
+        raise ModelError(f"ffmpeg: {ended.stderr.decode(errors='replace').strip()}", file=str(path))

@@ -29,20 +29,20 @@ class Slider:
     """About the configuration that sliders start from [rad or m]."""
     value: float
 
-    @staticmethod
-    def configuration(
-        model: Any, start: np.ndarray, moved: list[Slider], values: np.ndarray, latest: int, before: jax.Array
-    ) -> jax.Array:
-        """Where the sliders put the robot: along the tangent from `start`; loops are closed by the other joints than
-        that of the `latest` slider, from where they were."""
-        dv = np.zeros(model.nv)
-        for slider, value in zip(moved, values, strict=True):
-            dv[slider.freedom] = value - slider.value
-        q = integrate(model, jnp.asarray(start), jnp.asarray(dv, jnp.asarray(start).dtype))
-        if isinstance(model, Model) and model.constrained:
-            own = model.q_slice(moved[latest].joint)
-            return assemble(model, before.at[own].set(q[own]), hold=[moved[latest].joint]).q
-        return q
+
+def configuration(
+    model: Any, start: np.ndarray, moved: list[Slider], values: np.ndarray, latest: int, before: jax.Array
+) -> jax.Array:
+    """Where the sliders put the robot: along the tangent from `start`; loops are closed by the other joints than that
+    of the `latest` slider, from where they were."""
+    dv = np.zeros(model.nv)
+    for slider, value in zip(moved, values, strict=True):
+        dv[slider.freedom] = value - slider.value
+    q = integrate(model, jnp.asarray(start), jnp.asarray(dv, jnp.asarray(start).dtype))
+    if isinstance(model, Model) and model.constrained:
+        own = model.q_slice(moved[latest].joint)
+        return assemble(model, before.at[own].set(q[own]), hold=[moved[latest].joint]).q
+    return q
 
 
 def sliders(model: Any, q: np.ndarray) -> list[Slider]:

@@ -20,7 +20,7 @@ from dynax.errors import ModelError
 from dynax.viz.actors import Actor, actors, reach
 from dynax.viz.parts import skeleton
 from dynax.viz.render import arrows
-from dynax.viz.sliders import Slider, sliders
+from dynax.viz.sliders import configuration, sliders
 
 RATE = 30.0
 """Pictures a second, in a browser and in a saved page."""
@@ -42,7 +42,8 @@ class Viewer:
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0):
-        self._server = import_viser().ViserServer(host=host, port=port, verbose=False)
+        with contextlib.redirect_stdout(None):  # it greets
+            self._server = import_viser().ViserServer(host=host, port=port, verbose=False)
         self._scene, self._gui = self._server.scene, self._server.gui
         self._stage: list[Actor] = []
         self._handles: list[dict[str, Any]] = []
@@ -55,6 +56,7 @@ class Viewer:
                 "frames": self._gui.add_checkbox("frames", False),
                 "com": self._gui.add_checkbox("centre of mass", False),
                 "forces": self._gui.add_checkbox("forces", True),
+                "inside": self._gui.add_checkbox("see through", False),
             }
         for box in self._shown.values():
             box.on_update(lambda _: self._show_chosen())
@@ -92,15 +94,12 @@ class Viewer:
         """The nodes of a robot: one for each body, what is fixed to it below."""
         radius, names = reach([actor])[1], (*skeleton(actor.model).body_names, "world")
         root = f"/{name.replace('/', '_')}"
-        bodies = [
-            self._scene.add_frame(
-                f"{root}/{body.replace('/', '_')}", show_axes=False, axes_length=0.15 * radius, axes_radius=0.006 * radius
-            )
-            for body in names
-        ]
+        size = {"axes_length": 0.15 * radius, "axes_radius": 0.006 * radius}
+        bodies = [self._scene.add_frame(f"{root}/{body.replace('/', '_')}", show_axes=False, **size) for body in names]
+        meshes = []
         for k, part in enumerate(actor.parts):
             red, green, blue, opacity = part.color
-            self._scene.add_mesh_simple(
+            node = self._scene.add_mesh_simple(
                 f"{bodies[part.body].name}/{k}",
                 part.surface.vertices.astype(np.float32),
                 part.surface.faces.astype(np.uint32),
@@ -109,8 +108,9 @@ class Viewer:
                 flat_shading=True,
                 side="double",
             )
+            meshes.append((node, opacity))
         com = self._scene.add_icosphere(f"{root}/com", radius=0.04 * radius, color=(240, 190, 25), visible=False)
-        return {"bodies": bodies, "com": com, "forces": None, "root": root, "radius": radius}
+        return {"bodies": bodies, "com": com, "meshes": meshes, "forces": None, "root": root, "radius": radius}
 
     def _look(self) -> None:
         """The camera where it sees all, and the ground below."""
@@ -165,6 +165,9 @@ class Viewer:
                 for body in handles["bodies"]:
                     body.show_axes = self._shown["frames"].value
                 handles["com"].visible = self._shown["com"].value
+                for node, opacity in handles["meshes"]:
+                    faint = 0.4 * opacity if self._shown["inside"].value else opacity
+                    node.opacity = faint if faint < 0.99 else None
                 if handles["forces"] is not None:
                     handles["forces"].visible = self._shown["forces"].value
 
@@ -202,7 +205,7 @@ class Viewer:
 
         def move(number: int, value: float) -> None:
             values[number] = value
-            state["q"] = Slider.configuration(model, actor.q[0], moved, values, number, state["q"])
+            state["q"] = configuration(model, actor.q[0], moved, values, number, state["q"])
             found, center = jax.tree.map(np.asarray, pose(state["q"]))
             rotation = np.concatenate([found.rotation, np.eye(3)[None]])
             with self._lock, self._server.atomic():
@@ -264,7 +267,8 @@ class Viewer:
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
-            self._server.stop()
+            with contextlib.redirect_stdout(None):
+                self._server.stop()
 
     def __enter__(self) -> Viewer:
         return self
@@ -315,8 +319,7 @@ def _quaternions(rotations: np.ndarray) -> np.ndarray:
     a, b, c = m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]
     d, e, f = m[:, 0, 1] + m[:, 1, 0], m[:, 0, 2] + m[:, 2, 0], m[:, 1, 2] + m[:, 2, 1]
     s0, s1, s2, s3 = squares.T
-    table = np.stack(
-        [np.stack([s0, a, b, c], 1), np.stack([a, s1, d, e], 1), np.stack([b, d, s2, f], 1), np.stack([c, e, f, s3], 1)], 1
-    )
+    rows = ([s0, a, b, c], [a, s1, d, e], [b, d, s2, f], [c, e, f, s3])
+    table = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
     found = table[np.arange(len(m)), np.argmax(squares, axis=1)]
     return found / np.linalg.norm(found, axis=1, keepdims=True)
