@@ -46,6 +46,8 @@ from dynax.io import (
     load_scene as load_scene,
     load_sensors as load_sensors,
     save as save,
+    write_mjcf as write_mjcf,
+    write_urdf as write_urdf,
 )
 
 # Joints, and what closes loops

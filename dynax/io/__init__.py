@@ -15,3 +15,5 @@ from dynax.io.mjcf import keyframes as keyframes
 from dynax.io.mjcf import load_sensors as load_sensors
 from dynax.io.save import save as save
 from dynax.io.scene import load_scene as load_scene
+from dynax.io.write_mjcf import write_mjcf as write_mjcf
+from dynax.io.write_urdf import write_urdf as write_urdf

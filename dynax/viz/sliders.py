@@ -28,6 +28,8 @@ class Slider:
     limits: tuple[float, float]
     """About the configuration that sliders start from [rad or m]."""
     value: float
+    floats: bool = False
+    """Whether it is one of six of a joint, which do not hold it."""
 
 
 def configuration(
@@ -66,5 +68,5 @@ def sliders(model: Any, q: np.ndarray) -> list[Slider]:
             if bounds[0] < bounds[1]:
                 value = float(np.clip(value, *bounds))
                 name = joint if count == 1 else f"{joint} {k + 1}"
-                found.append(Slider(name, joint, own_v.start + k, bounds, value))
+                found.append(Slider(name, joint, own_v.start + k, bounds, value, count == 6))
     return found

@@ -120,6 +120,7 @@ def test_batches_stand_apart_ghosts_are_faint_and_errors_have_names(tmp_path):
         dx.render(3.0)
 
 
+@pytest.mark.slow
 def test_forces_of_contacts_carry_the_weight():
     """A ball at rest: what presses is its weight, below it; and it is drawn."""
     builder = dx.ModelBuilder()
