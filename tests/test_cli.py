@@ -139,11 +139,16 @@ def test_a_swing_keeps_limits_and_comes_back():
 
 
 @pytest.mark.slow
-def test_bench_agrees_with_its_peers(capsys):
+def test_bench_agrees_with_its_peers(capsys, tmp_path):
     """The same robot, states and answers: 1e-9, and the exit code says so."""
     pytest.importorskip("pinocchio")
-    for root in ("fixed", "free"):
-        found = printed(capsys, "bench", ARM, "--root", root, "--batch", 16, "--seconds", 0.02)
+    builder = dx.ModelBuilder(name="flyer")
+    for name, joint, parent in (("base", dx.Free(), "world"), ("arm", dx.Revolute((0, 1, 0)), "base")):
+        rod = dx.SpatialInertia(2.0, (0.1, 0.2, 0.3), (1.0, 1.1, 1.2))
+        builder.body(name, joint=joint, parent=parent, inertia=rod, damping=0.3)
+    dx.save(builder.build(), tmp_path / "flyer.json")
+    for robot in (ARM, tmp_path / "flyer.json"):
+        found = printed(capsys, "bench", robot, "--batch", 16, "--seconds", 0.02)
         assert found["absent"] == {}
         told = [row for row in found["rows"] if row["difference"] is not None]
         assert {row["engine"] for row in told} == {"pinocchio", "mujoco"}

@@ -76,7 +76,7 @@ def imports(module: Path) -> Iterator[tuple[str, bool, int]]:
     return visit(ast.parse((PACKAGE / module).read_text(encoding="utf-8")), deferred=False)
 
 
-IMPORTED_AS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "pycollada": "collada"}
+IMPORTED_AS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "pin": "pinocchio", "pycollada": "collada"}
 
 
 def dependencies(requirements: list[str]) -> set[str]:
