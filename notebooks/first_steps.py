@@ -93,6 +93,19 @@ right.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
+# What it looks like: `dx.render` draws without a screen, here the boxes of the links' inertias, and
+# `dx.view(model, motion)` plays it in a browser.
+
+# %%
+eye = dx.viz.Camera(jnp.array([0.3, -2.2, -0.3]), jnp.array([0.0, 0.0, -0.45]))
+film = dx.render(model, motion, size=(240, 240), fps=5, camera=eye, ground=None)
+figure, axes = plt.subplots(1, 5, figsize=(9, 2), layout="constrained")
+for k, moment in enumerate(axes):
+    moment.imshow(film[k])
+    moment.set(xticks=[], yticks=[], title=f"{k / 5:.1f} s")
+plt.show()
+
+# %% [markdown]
 # ## Gradients
 #
 # Everything is a function of `model`, `q`, `v` and the torques, and `jax.grad` takes the derivative by any of them.
