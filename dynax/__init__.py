@@ -47,6 +47,8 @@ from dynax.io import (
     load_sensors as load_sensors,
     rewrite as rewrite,
     save as save,
+    write_mjcf as write_mjcf,
+    write_urdf as write_urdf,
 )
 
 # Joints, and what closes loops
@@ -209,6 +211,10 @@ from dynax.optimize.inverse_kinematics import (
     InverseKinematics as InverseKinematics,
     inverse_kinematics as inverse_kinematics,
 )
+
+# To see it
+from dynax import viz as viz
+from dynax.viz import render as render, view as view
 
 # Models from data
 from dynax import identify as identify

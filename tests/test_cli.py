@@ -1,9 +1,12 @@
-"""The command line: what is wrong is said before the work, and bars of progress tell the truth."""
+"""The command line: what is wrong is said before the work, exit codes and JSON say what a program needs."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dynax as dx
@@ -54,6 +57,104 @@ def test_check_says_what_is_wrong(capsys, tmp_path):
     assert "none.urdf: cannot be read" in capsys.readouterr().err
     assert main(["check", str(ARM), "--root", "free"]) == 0
     assert "root_joint" in capsys.readouterr().out
+
+
+def printed(capsys, *arguments) -> dict:
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_info_and_check_for_programs(capsys):
+    found = printed(capsys, "info", ARM)
+    model = dx.load(ARM)
+    assert (found["nq"], found["nv"]) == (7, 7)
+    assert found["mass"] == pytest.approx(float(model.mass.sum()))
+    assert [joint["name"] for joint in found["joints"]] == list(model.joint_names)
+    np.testing.assert_allclose(found["joints"][0]["position_limits"], model.position_limits[:1])
+    free = printed(capsys, "info", ARM, "--root", "free")
+    assert free["joints"][0]["effort_limits"] == [None] * 6  # infinite, for which JSON has no number
+    assert free["joints"][0]["v"] == [0, 6]
+    assert main(["info", str(ARM)]) == 0
+    told = capsys.readouterr().out
+    assert "-2.897 .. 2.897" in told
+    assert "hand on link7" in told
+    findings = printed(capsys, "check", ARM)["findings"]
+    assert [finding["element"] for finding in findings] == ["geometry"]
+    assert main(["check", str(ARM), "--strict"]) == 1
+
+
+def test_convert_both_ways_and_names_what_is_lost(capsys, tmp_path):
+    mjcf, back, saved = (tmp_path / name for name in ("arm.xml", "arm.urdf", "arm.json"))
+    lost = printed(capsys, "convert", ARM, mjcf)["left_out"]
+    assert {entry["message"].split(":")[0] for entry in lost} == {"its limit of velocity is left out"}
+    assert printed(capsys, "convert", mjcf, back)["left_out"] == []
+    assert printed(capsys, "convert", ARM, saved)["left_out"] == []
+    model = dx.load(ARM)
+    for file in (mjcf, back, saved):
+        np.testing.assert_allclose(dx.load(file).inertia, model.inertia, rtol=1e-9)
+        np.testing.assert_allclose(dx.load(file).damping, model.damping)
+    assert main(["convert", str(ARM), str(saved)]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert main(["convert", str(ARM), str(tmp_path / "arm.sdf")]) == 2
+    assert "ending" in capsys.readouterr().err
+
+
+def test_colours_are_for_terminals_that_want_them(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    main(["info", "none.urdf"])
+    assert "\033[31merror:" in capsys.readouterr().err
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["info", "none.urdf"])
+    assert capsys.readouterr().err.startswith("error: none.urdf")
+
+
+def test_completion_knows_every_command(capsys):
+    pytest.importorskip("shtab")
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    for word in ("view", "check", "info", "bench", "demo", "convert", "--no-browser"):
+        assert word in script
+
+
+def test_view_writes_pictures_of_a_motion(capsys, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    assert main(["view", "--render", str(tmp_path / "arm.gif"), "--seconds", "0.2"]) == 0
+    with image.open(tmp_path / "arm.gif") as film:
+        assert film.n_frames == 6
+    with pytest.raises(SystemExit):
+        main(["view", "--seconds", "0"])
+
+
+def test_a_swing_keeps_limits_and_comes_back():
+    from dynax.viz.motions import swing
+
+    model = dx.load(ARM)
+    motion = swing(model, 2.0)
+    assert np.all(motion.q >= model.position_limits[:, 0] - 1e-12)
+    assert np.all(motion.q <= model.position_limits[:, 1] + 1e-12)
+    assert np.all(np.ptp(np.asarray(motion.q), axis=0) > 0.5)
+    np.testing.assert_allclose(motion.q[-1], motion.q[0], atol=1e-9)
+
+
+@pytest.mark.slow
+def test_bench_agrees_with_its_peers(capsys, tmp_path):
+    """The same robot, states and answers: 1e-9, and the exit code says so."""
+    pytest.importorskip("pinocchio")
+    builder = dx.ModelBuilder(name="flyer")
+    for name, joint, parent in (("base", dx.Free(), "world"), ("arm", dx.Revolute((0, 1, 0)), "base")):
+        rod = dx.SpatialInertia(2.0, (0.1, 0.2, 0.3), (1.0, 1.1, 1.2))
+        builder.body(name, joint=joint, parent=parent, inertia=rod, damping=0.3)
+    dx.save(builder.build(), tmp_path / "flyer.json")
+    for robot in (ARM, tmp_path / "flyer.json"):
+        found = printed(capsys, "bench", robot, "--batch", 16, "--seconds", 0.02)
+        assert found["absent"] == {}
+        told = [row for row in found["rows"] if row["difference"] is not None]
+        assert {row["engine"] for row in told} == {"pinocchio", "mujoco"}
+        assert len(told) == 6
+        assert max(row["difference"] for row in told) < 1e-9
+        assert all(row["seconds"] > 0 for row in found["rows"])
 
 
 def test_a_bar_counts_steps_and_ends_full(capsys):

@@ -76,8 +76,12 @@ def imports(module: Path) -> Iterator[tuple[str, bool, int]]:
     return visit(ast.parse((PACKAGE / module).read_text(encoding="utf-8")), deferred=False)
 
 
+IMPORTED_AS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "pin": "pinocchio", "pycollada": "collada"}
+
+
 def dependencies(requirements: list[str]) -> set[str]:
-    return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
+    names = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
+    return {IMPORTED_AS.get(name, name) for name in names}
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

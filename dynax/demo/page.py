@@ -36,30 +36,32 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10})
+    plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 14})
     figure = plt.figure(figsize=(13, 7.5), layout="constrained")
-    figure.suptitle(f"dynax on {name}", fontsize=13)
+    figure.suptitle(f"dynax on {name}", fontsize=17)
 
     axes = figure.add_subplot(2, 3, 1)
     axes.plot(checks.time, checks.kinetic, color=AFTER, lw=1, label="kinetic")
     axes.plot(checks.time, checks.energy - checks.kinetic, color=BEFORE, lw=1, label="potential")
     axes.plot(checks.time, checks.energy, color=TARGET, lw=1.5, label=f"total, drift {checks.energy_drift:.0e}")
     axes.set(title="energy of a free motion", xlabel="s", ylabel="J")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left")
 
-    axes = figure.add_subplot(2, 3, 2, projection="3d")
-    axes.scatter(*batch.hands.T, s=3, color=AFTER, alpha=0.5)
-    _few_ticks(axes)
-    axes.set_title(f"hands of {batch.robots} robots, {batch.steps_per_second:,.0f} steps/s")
+    across = _towards(reached)
+    axes = figure.add_subplot(2, 3, 2)
+    axes.scatter(batch.hands @ across, batch.hands[:, 2], s=6, color=AFTER, alpha=0.5, linewidths=0)
+    title = f"hands of {batch.robots} robots\n{batch.steps_per_second:,.0f} steps/s"
+    axes.set(xlabel="m", ylabel="height [m]", aspect="equal", title=title)
 
-    axes = figure.add_subplot(2, 3, 3, projection="3d")
-    axes.plot(*reached.path_before.T, color=BEFORE, marker="o", ms=3, label="before: holding still")
-    axes.plot(*reached.path_after.T, color=AFTER, label="after")
-    axes.scatter(*reached.target, color=TARGET, label="target")
-    axes.set_aspect("equal")
-    _few_ticks(axes)
-    axes.set_title("path of the hand [m]")
-    axes.legend(frameon=False, loc="upper left")
+    axes = figure.add_subplot(2, 3, 3)
+    before, after = reached.path_before, reached.path_after
+    axes.plot(before @ across, before[:, 2], color=BEFORE, marker="o", ms=7, label="before: holding still")
+    axes.plot(after @ across, after[:, 2], color=AFTER, lw=2, label="after")
+    axes.plot(reached.target @ across, reached.target[2], color=TARGET, marker="*", ms=16, ls="", label="target")
+    axes.set(xlabel="towards the target [m]", ylabel="height [m]", title="path of the hand")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.15)
+    axes.legend(frameon=False, loc="best")
 
     axes = figure.add_subplot(2, 3, 4)
     axes.semilogy(1e3 * reached.distances, color=AFTER)
@@ -87,11 +89,8 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     plt.close(figure)
 
 
-def _few_ticks(axes) -> None:
-    """Labels that have room: some four on the longest side of a box in perspective, fewer on its short ones."""
-    from matplotlib.ticker import MaxNLocator
-
-    sizes = axes.get_box_aspect()
-    for axis, size in zip((axes.xaxis, axes.yaxis, axes.zaxis), sizes, strict=True):
-        axis.set_major_locator(MaxNLocator(max(1, round(4 * size / max(sizes)))))
-    axes.tick_params(labelsize=7, pad=0)
+def _towards(reached: Reach) -> np.ndarray:
+    """The horizontal direction from where the hand was to the target: with the height, all of what matters."""
+    way = (np.asarray(reached.target) - np.asarray(reached.path_before)[0]) * [1.0, 1.0, 0.0]
+    length = np.linalg.norm(way)
+    return way / length if length > 1e-9 else np.eye(3)[0]

@@ -16,3 +16,5 @@ from dynax.io.mjcf import load_sensors as load_sensors
 from dynax.io.rewrite import rewrite as rewrite
 from dynax.io.save import save as save
 from dynax.io.scene import load_scene as load_scene
+from dynax.io.write_mjcf import write_mjcf as write_mjcf
+from dynax.io.write_urdf import write_urdf as write_urdf

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,22 @@ def corners(points: np.ndarray, most: int) -> Corners:
 
 def read_mesh(path: Path) -> np.ndarray:
     """The vertices of a file, shape `(n, 3)`. `ValueError` that says why there are none."""
+    return np.concatenate([surface.vertices for surface in read_surfaces(path)])
+
+
+class Surface(NamedTuple):
+    """A triangulated surface of one colour."""
+
+    vertices: np.ndarray
+    """Shape `(n, 3)` [m]."""
+    faces: np.ndarray
+    """Rows of three vertices, anticlockwise from outside, shape `(f, 3)`."""
+    color: tuple[float, ...] | None
+    """Red, green, blue and opacity from 0 to 1, where the file says."""
+
+
+def read_surfaces(path: Path) -> list[Surface]:
+    """What is in a file of meshes, each where the file has it. `ValueError` that says why there is nothing."""
     try:
         import trimesh
     except ImportError:
@@ -58,13 +74,25 @@ def read_mesh(path: Path) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mesh = trimesh.load(path, force="mesh", process=False)
-        points = np.asarray(mesh.vertices, float).reshape(-1, 3)  # pyright: ignore[reportAttributeAccessIssue]
+            scene: Any = trimesh.load(path, force="scene", process=False)
+            found = [_surface(mesh) for mesh in scene.dump() if hasattr(mesh, "faces")]
     except Exception as error:  # a foreign reader: whatever it raises is about the file
+        if isinstance(error, ImportError) and "collada" in str(error):
+            raise ValueError('needs the pycollada package: pip install "dynax[mesh]"') from None
         raise ValueError(f"cannot be read: {str(error) or type(error).__name__}") from None
-    if not len(points) or not np.all(np.isfinite(points)):
+    if not any(len(surface.vertices) for surface in found):
         raise ValueError("has no points, or some that are no numbers")
-    return points
+    if not all(np.all(np.isfinite(surface.vertices)) for surface in found):
+        raise ValueError("has no points, or some that are no numbers")
+    return found
+
+
+def _surface(mesh: Any) -> Surface:
+    look = mesh.visual
+    told = look.kind == "texture" or (look.kind in ("vertex", "face") and look.defined)
+    color = look.material.main_color if look.kind == "texture" else look.main_color
+    vertices, faces = np.asarray(mesh.vertices, float).reshape(-1, 3), np.asarray(mesh.faces, int).reshape(-1, 3)
+    return Surface(vertices, faces, tuple((np.asarray(color) / 255.0).tolist()) if told else None)
 
 
 def find_mesh(name: str, file: str | None, packages: Mapping[str, str | os.PathLike]) -> Path | None:

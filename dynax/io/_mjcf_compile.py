@@ -21,6 +21,8 @@ from dynax.errors import ModelError
 _LINE = re.compile(r"\bline (\d+)|Line number=(\d+)")
 _NAMED = re.compile(r"Element(?: name)? '([^']+)'")
 _FILE = re.compile(r"Error opening file '([^']+)'")
+LAST_SHOWN = 2
+"""The last group of geoms that MuJoCo's viewer shows; those that only collide are by custom in the third."""
 
 
 class Compiled(NamedTuple):
@@ -32,7 +34,7 @@ class Compiled(NamedTuple):
     warnings: tuple[str, ...]
     """What its compiler had to say, each once."""
     missing: tuple[str, ...] = ()
-    """Of what collides, the geoms whose mesh could not be opened, as a user names them."""
+    """Of what is to collide or be seen, the geoms whose mesh could not be opened, as a user names them."""
 
 
 def import_mujoco() -> Any:
@@ -46,7 +48,7 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(text: str | bytes, file: str | None, *, collide: bool = False) -> Compiled:
+def compile_mjcf(text: str | bytes, file: str | None, *, collide: bool = False, show: bool = False) -> Compiled:
     """The compiled model of an MJCF.
 
     **Arguments:**
@@ -54,6 +56,7 @@ def compile_mjcf(text: str | bytes, file: str | None, *, collide: bool = False) 
     - `text`: the MJCF itself.
     - `file`: where it came from: includes and assets are sought beside it. `None` for text without a file.
     - `collide`: whether to keep the meshes and height fields of what collides, if their files exist.
+    - `show`: the same of what is seen.
 
     Whatever MuJoCo objects to becomes a `ModelError` with its words, and its line where it names one.
     """
@@ -68,7 +71,7 @@ def compile_mjcf(text: str | bytes, file: str | None, *, collide: bool = False) 
                 else:
                     spec = mujoco.MjSpec.from_string(text if isinstance(text, str) else text.decode("utf-8"))
                 _scale_axes(spec, file)
-                assets = _drop_assets(mujoco, spec, collide, absent)
+                assets = _drop_assets(mujoco, spec, collide, show, absent)
                 spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE  # simulates every muscle, which we do not use
                 compiled = spec.compile()
             except ModelError:
@@ -95,16 +98,16 @@ class _Assets:
 
     needed: dict[str, str] = field(default_factory=dict)
     """The bodies whose inertia depends on a mesh, by its name."""
-    colliding: dict[str, str] = field(default_factory=dict)
-    """The files of the meshes and height fields kept since they collide, by their names."""
+    wanted: dict[str, str] = field(default_factory=dict)
+    """The files of the meshes and height fields kept since they collide or are seen, by their names."""
     missing: list[str] = field(default_factory=list)
-    """Geoms that would collide, but for a file."""
+    """Geoms that would collide or be seen, but for a file."""
 
     def lost(self, message: str) -> set[str]:
         """Those that could do without the file whose absence MuJoCo tells."""
         told = _FILE.search(message)
         name = Path(told.group(1)).name if told else ""
-        return {asset for asset, file in self.colliding.items() if told and Path(file).name == name}
+        return {asset for asset, file in self.wanted.items() if told and Path(file).name == name}
 
 
 @contextmanager
@@ -139,8 +142,9 @@ def _scale_axes(spec: Any, file: str | None) -> None:
             joint.axis = joint.axis / largest
 
 
-def _drop_assets(mujoco: Any, spec: Any, collide: bool, absent: set[str]) -> _Assets:
-    """Take out all assets but the meshes that give a body its inertia, and, where asked, those that `collide`."""
+def _drop_assets(mujoco: Any, spec: Any, collide: bool, show: bool, absent: set[str]) -> _Assets:
+    """Take out all assets but the meshes that give a body its inertia, and, where asked, those that collide or are
+    seen."""
     found = _Assets()
     files = {asset.name: asset.file for asset in (*spec.meshes, *spec.hfields)}
     lost: set[str] = set()
@@ -150,12 +154,13 @@ def _drop_assets(mujoco: Any, spec: Any, collide: bool, absent: set[str]) -> _As
             is_field = geom.type == mujoco.mjtGeom.mjGEOM_HFIELD
             asset = geom.meshname or (geom.hfieldname if is_field else "")
             touches = collide and (geom.contype or geom.conaffinity or (geom.name and geom.name in paired))
+            wanted = touches or (show and geom.group <= LAST_SHOWN)
             if geom.meshname and _weighs(mujoco, body, geom):
                 found.needed.setdefault(geom.meshname, body.name)
-            elif asset and touches and asset not in absent:
-                found.colliding[asset] = files[asset]
+            elif asset and wanted and asset not in absent:
+                found.wanted[asset] = files[asset]
             elif geom.meshname or is_field:
-                if touches:
+                if wanted:
                     found.missing.append(f"{geom.name or f'{body.name}/{k}'!r}: its file {files[asset]!r} is not found")
                     geom.contype = geom.conaffinity = 0
                     lost.add(geom.name)
@@ -169,7 +174,7 @@ def _drop_assets(mujoco: Any, spec: Any, collide: bool, absent: set[str]) -> _As
         spec.delete(pair)
     for material in spec.materials:
         material.textures = [""] * len(material.textures)
-    kept = {*found.needed, *found.colliding}
+    kept = {*found.needed, *found.wanted}
     unused = (a for a in (*spec.hfields, *spec.meshes) if a.name not in kept)
     for asset in (*spec.skins, *spec.textures, *unused):
         spec.delete(asset)

@@ -78,7 +78,7 @@ def _geoms(found: Elements, m: Any, paired: set[int], vertices: int) -> dict[int
         if not (m.geom_contype[g] or m.geom_conaffinity[g] or g in paired):
             continue
         try:
-            geometry = _geometry(m, g, vertices)
+            geometry = geometry_of(m, g, vertices)
         except LeftOut as error:
             found.note(f"geom {own!r}", f"left out: {error}")
             continue
@@ -92,7 +92,7 @@ def _geoms(found: Elements, m: Any, paired: set[int], vertices: int) -> dict[int
     return names
 
 
-def _geometry(m: Any, g: int, vertices: int) -> Geometry:
+def geometry_of(m: Any, g: int, vertices: int) -> Geometry:
     kinds, size = import_mujoco().mjtGeom, np.array(m.geom_size[g])
     kind = int(m.geom_type[g])
     if kind == kinds.mjGEOM_PLANE:

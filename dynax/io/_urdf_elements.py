@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -59,41 +60,52 @@ def read_urdf_elements(text: str | bytes, file: str | None, packages: Packages, 
 
 def _geometry(element: Element, file: str | None, packages: Packages, vertices: int) -> tuple[Geometry, float]:
     """The shape, and what of it is missing [m]; `LeftOut` for what can be."""
+    shape = shape_of(element)
+    if shape.tag != "mesh":
+        return primitive(shape), 0.0
+    path, scale = mesh_of(shape, file, packages)
+    try:
+        found = corners(scale * read_mesh(path), vertices)
+    except ValueError as error:
+        raise LeftOut(f"the mesh {shape.attribute('filename')!r} {error}") from None
+    return Points(found.points), found.missing
+
+
+def shape_of(element: Element) -> Element:
+    """The one shape of a `<collision>` or `<visual>`."""
     geometry = element.child("geometry")
     shapes = geometry.children if geometry is not None else []
     if len(shapes) != 1:
         raise LeftOut(f"it has {len(shapes)} shapes instead of one")
-    (shape,) = shapes
-    if shape.tag == "mesh":
-        return _mesh(shape, file, packages, vertices)
+    return shapes[0]
+
+
+def primitive(shape: Element) -> Geometry:
+    """What is no mesh."""
     if shape.tag == "box":
         shape.attribute("size")
         half = 0.5 * np.array(shape.vector_or("size", (0.0, 0.0, 0.0)))
-        return _with_size(half, Box(half)), 0.0
+        return _with_size(half, Box(half))
     if shape.tag == "sphere":
         radius = shape.number("radius")
-        return _with_size(radius, Sphere(radius)), 0.0
+        return _with_size(radius, Sphere(radius))
     if shape.tag in ("cylinder", "capsule"):
         sizes = shape.number("radius"), 0.5 * shape.number("length")
-        return _with_size(sizes, (Cylinder if shape.tag == "cylinder" else Capsule)(*sizes)), 0.0
+        return _with_size(sizes, (Cylinder if shape.tag == "cylinder" else Capsule)(*sizes))
     raise LeftOut(f"<{shape.tag}> is no shape that is known")
+
+
+def mesh_of(shape: Element, file: str | None, packages: Packages) -> tuple[Path, np.ndarray]:
+    """The file of a `<mesh>`, and its scale along each axis."""
+    name = shape.attribute("filename")
+    path = find_mesh(name, file, packages)
+    if path is None:
+        hint = "; `packages` says where packages are" if "://" in name else ""
+        raise LeftOut(f"the mesh {name!r} is not found{hint}")
+    return path, np.array(shape.vector_or("scale", (1.0, 1.0, 1.0)))
 
 
 def _with_size(sizes: object, shape: Geometry) -> Geometry:
     if np.any(np.asarray(sizes) <= 0.0):
         raise LeftOut(f"its size is {np.round(sizes, 6).tolist()}")  # pyright: ignore[reportArgumentType, reportCallIssue]
     return shape
-
-
-def _mesh(shape: Element, file: str | None, packages: Packages, vertices: int) -> tuple[Geometry, float]:
-    name = shape.attribute("filename")
-    path = find_mesh(name, file, packages)
-    if path is None:
-        hint = "; `packages` says where packages are" if "://" in name else ""
-        raise LeftOut(f"the mesh {name!r} is not found{hint}")
-    scale = np.array(shape.vector_or("scale", (1.0, 1.0, 1.0)))
-    try:
-        found = corners(scale * read_mesh(path), vertices)
-    except ValueError as error:
-        raise LeftOut(f"the mesh {name!r} {error}") from None
-    return Points(found.points), found.missing

@@ -24,7 +24,7 @@ has one meaning is loaded as written and noted in the model's report.
 | rotational inertia without mass, or mass without it | as written, noted |
 | inertia that is indefinite or against the triangle inequality | as written, noted by the builder |
 | no `<inertial>` | a massless link |
-| `<visual>`, `<collision>` | ignored, unread; one note with their numbers (`dx.load_scene` reads the latter) |
+| `<visual>`, `<collision>` | ignored, unread; one note with their numbers (`dx.view` and `dx.load_scene` read them) |
 | `<transmission>` | `dx.load_actuators`; noted where it cannot be read |
 | `<material>`, `<gazebo>`, `<ros2_control>` | ignored, unread |
 | `<sensor>`, `<calibration>`, `<safety_controller>` | ignored, unread |
@@ -324,7 +324,8 @@ def _note_geometry(builder: ModelBuilder, robot: Element) -> None:
     if found:
         counts = Counter(child.tag for child in found)
         what = " and ".join(f"{counts[tag]} <{tag}>" for tag in ("visual", "collision") if counts[tag])
-        builder.note("geometry", f"not part of the model: {what}; dx.load_scene reads <collision>", line=found[0].line)
+        message = f"not part of the model: {what}; dx.view and dx.load_scene read them"
+        builder.note("geometry", message, line=found[0].line)
 
 
 def _note_transmissions(builder: ModelBuilder, robot: Element, tree: Tree) -> None:

@@ -527,7 +527,7 @@ def test_extensions_are_ignored_unread():
     joint = '<safety_controller k_velocity="?"/><calibration rising="?"/>'
     found = read(arm(joint, link=inside + "<collision/>" + inside, more=more)).findings
     assert found == [
-        ("geometry", "not part of the model: 2 <visual> and 1 <collision>; dx.load_scene reads <collision>", 3)
+        ("geometry", "not part of the model: 2 <visual> and 1 <collision>; dx.view and dx.load_scene read them", 3)
     ]
     assert read(arm(joint, more=more)).findings == []
 

@@ -1,0 +1,107 @@
+"""Models as files of other programs: read back, they move as before; what a format cannot say is named."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from trees import random_inertia
+
+import dynax as dx
+from dynax.errors import ModelError
+
+
+def robot(rng, root: str, ball: bool) -> dx.Model:
+    builder = dx.ModelBuilder(name="r")
+    at = lambda: dx.Transform(dx.Rotation.exp(rng.normal(size=3)), rng.normal(size=3))  # noqa: E731
+    parent = "world"
+    if root == "free":
+        builder.body("base", joint=dx.Free(), inertia=random_inertia(rng))
+        parent = "base"
+    builder.body(
+        "upper", parent=parent, joint=dx.Revolute(rng.normal(size=3)), placement=at(), anchor=rng.normal(size=3),
+        inertia=random_inertia(rng), damping=0.3, friction_loss=0.1, position_limits=(-1.0, 2.0), effort_limit=7.0,
+    )  # fmt: skip
+    builder.body(
+        "slide", parent="upper", joint=dx.Prismatic(rng.normal(size=3)), placement=at(), inertia=random_inertia(rng)
+    )
+    if ball:
+        builder.body(
+            "ball", parent="slide", joint=dx.Spherical(), placement=at(), inertia=random_inertia(rng), armature=0.2
+        )
+    builder.body("wheel", parent="upper", joint=dx.Revolute((1, 0, 0)), placement=at(), inertia=random_inertia(rng))
+    builder.gear("wheel_joint", ["upper_joint"], ratio=-2.0, offset=0.5)
+    builder.frame("tool", body="slide", placement=at())
+    return builder.build()
+
+
+def same_motion(key, one: dx.Model, other: dx.Model, precision: float) -> None:
+    """Inverse dynamics and the tool's pose at a few states; joints are in one order."""
+    assert other.joint_names == one.joint_names
+    qs = jax.vmap(lambda k: dx.random_configuration(one, k))(jax.random.split(key, 4))
+    vs, accelerations = jax.random.normal(key, (2, 4, one.nv))
+
+    def of(model):
+        return jax.vmap(
+            lambda q, v, a: (dx.inverse_dynamics(model, q, v, a), dx.frame_pose(model, q, "tool").translation)
+        )(qs, vs, accelerations)
+
+    for mine, theirs in zip(of(one), of(other), strict=True):
+        np.testing.assert_allclose(theirs, mine, atol=precision * float(jnp.abs(mine).max()))
+
+
+@pytest.mark.parametrize("root", [pytest.param("fixed", marks=pytest.mark.slow), "free"])
+def test_a_urdf_moves_as_the_model_does(root, rng, key, tmp_path):
+    model = robot(rng, root, ball=False)
+    written = dx.write_urdf(model, tmp_path / "r.urdf")
+    again = dx.load(tmp_path / "r.urdf")
+    assert written.text == (tmp_path / "r.urdf").read_text()
+    same_motion(key, model, again, 1e-11)
+    assert again.couplings == model.couplings
+    np.testing.assert_allclose(again.coupling_ratio, model.coupling_ratio)
+    np.testing.assert_allclose(again.position_limits[model.q_slice("upper_joint")], [[-1.0, 2.0]])
+    np.testing.assert_allclose(again.effort_limits[model.v_slice("upper_joint")], 7.0)
+    assert [finding.element for finding in written.left_out] == ["link 'upper'"]  # whose joint is not at its origin
+
+
+@pytest.mark.parametrize("root", [pytest.param("fixed", marks=pytest.mark.slow), "free"])
+def test_an_mjcf_moves_as_the_model_does(root, rng, key):
+    mujoco = pytest.importorskip("mujoco")
+    model = robot(rng, root, ball=True)
+    written = dx.write_mjcf(model)
+    assert written.left_out == ()
+    again = dx.load(written.text)
+    same_motion(key, model, again, 1e-9)
+    np.testing.assert_allclose(again.coupling_offset, 0.5)
+    compiled = mujoco.MjModel.from_xml_string(written.text)
+    assert compiled.nv == model.nv
+    np.testing.assert_allclose(compiled.body_mass[1:], model.mass, rtol=1e-12)
+
+
+def test_what_cannot_be_said_is_named(rng):
+    builder = dx.ModelBuilder(gravity=(0.0, 0.0, -1.62), name="m")
+    rod, screw = random_inertia(rng), dx.Helical((0, 0, 1), 0.1)
+    builder.body("a", joint=dx.Revolute((0, 0, 1)), inertia=rod, armature=0.1, stiffness=2.0)
+    builder.body("b", joint=dx.Revolute((0, 0, 1)), inertia=rod, velocity_limit=3.0)
+    builder.loop("l", predecessor="a", successor="b", joint=dx.Spherical())
+    model = builder.build()
+    said = {str(finding) for finding in dx.write_urdf(model).left_out}
+    for word in ("loop 'l'", "1.62", "armature", "spring"):
+        assert any(word in sentence for sentence in said), word
+    (loop, speed) = sorted(map(str, dx.write_mjcf(model).left_out), reverse=True)
+    assert "loop 'l'" in loop
+    assert "velocity" in speed
+    builder.body("c", parent="b", joint=screw, inertia=rod)
+    for write in (dx.write_urdf, dx.write_mjcf):
+        with pytest.raises(ModelError, match="Helical"):
+            write(builder.build())
+    massless = dx.ModelBuilder()
+    massless.body("a", joint=dx.Revolute((0, 0, 1)))
+    light = massless.build()
+    with pytest.raises(ModelError, match="no mass"):
+        dx.write_mjcf(light)
+    with pytest.raises(ModelError, match="batch axes"):
+        dx.write_urdf(model.replace(mass=jnp.ones((3, 2))))
+    with pytest.raises(ModelError, match="trees of rigid bodies"):
+        dx.write_urdf(3.0)
