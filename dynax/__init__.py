@@ -40,6 +40,7 @@ from dynax.io import (
     JointState as JointState,
     MujocoConverter as MujocoConverter,
     PinocchioConverter as PinocchioConverter,
+    installed_robots as installed_robots,
     keyframes as keyframes,
     load as load,
     load_actuators as load_actuators,

@@ -190,10 +190,11 @@ CALLS = {
 OTHERS = {
     "attach", "batch", "beam_elements", "change_root", "check_elements", "choose_independent", "compile_report",
     "constraint_names", "constraint_pattern", "diffrax_term", "eigenmodes", "embed", "fix_joints", "flexible_beam",
-    "flexible_body_from_nodes", "flexible_panel", "inconsistent_bodies", "keyframes", "load", "load_actuators",
-    "load_finite_elements", "load_flexible_body", "load_scene", "load_sensors", "orthonormal_modes", "panel_elements",
-    "read_matrix_market", "remove_subtree", "save", "save_finite_elements", "save_flexible_body", "simplify_inertias",
-    "solve", "to_builder", "transferable_inertias", "vanishing_parameters", "write_matrix_market",
+    "flexible_body_from_nodes", "flexible_panel", "inconsistent_bodies", "installed_robots", "keyframes", "load",
+    "load_actuators", "load_finite_elements", "load_flexible_body", "load_scene", "load_sensors", "orthonormal_modes",
+    "panel_elements", "read_matrix_market", "remove_subtree", "save", "save_finite_elements", "save_flexible_body",
+    "simplify_inertias", "solve", "to_builder", "transferable_inertias", "vanishing_parameters",
+    "write_matrix_market",
 }  # fmt: skip
 
 

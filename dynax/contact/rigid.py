@@ -48,6 +48,8 @@ class Pressed(NamedTuple):
 
 
 class ImpactStatus(IntEnum):
+    """How an impact was solved."""
+
     DONE = 0
     INFEASIBLE = 1
     BUDGET = 2
