@@ -7,7 +7,7 @@ and where they come from stand in `__init__.pyi`, which type checkers read as we
 import ast as _ast
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
-from pathlib import Path as _Path
+from pkgutil import get_data as _get_data
 from typing import Any as _Any
 
 __version__ = _version("dynax")
@@ -15,12 +15,13 @@ __version__ = _version("dynax")
 
 def _names() -> dict[str, tuple[str, str]]:
     """For each public name the module it comes from, and its name there."""
-    stub = _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    stub = _ast.parse(_get_data(__name__, "__init__.pyi") or b"")
     imports = [node for node in stub.body if isinstance(node, _ast.ImportFrom)]
     return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
 
 
 _WHERE = _names()
+__all__ = list(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> _Any:
