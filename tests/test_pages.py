@@ -65,6 +65,12 @@ def test_every_block_is_python_that_speaks_of_what_exists(page):
         assert not re.search(r"^ +(?:from|import) \w|\bdx\.\w+\(|= o\.\w+\(", paragraph, re.MULTILINE), paragraph
 
 
+def test_no_page_shows_what_is_not_a_number():
+    """Nor that something does not hold, nor a place that was to be filled."""
+    wrong = r"\b(?:nan|inf|False)\b|^\?$"
+    assert not [name_of(p) for p in PAGES for b in blocks(p) if re.search(wrong, b.shown, re.MULTILINE | re.IGNORECASE)]
+
+
 def test_every_public_name_has_an_example():
     """In a page or an example that is run: it is used there, or what is used there returns it."""
     programs = ["\n".join(block.code for block in blocks(page) if not block.excuse) for page in PAGES]
