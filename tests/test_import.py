@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import dynax as dx
 
 # Dependencies are imported first: what they do to the process is not ours. The platform does not exist, so that any use
@@ -33,6 +35,11 @@ def state():
 warnings.simplefilter("error")
 before, modules = state(), set(sys.modules)
 import dynax
+loaded = {name for name in set(sys.modules) - modules if name.startswith("dynax.")}
+assert not loaded, f"importing dynax imported {loaded} before they were asked for"
+for name in dir(dynax):
+    getattr(dynax, name)
+assert "dynax.optimize.shooting" in sys.modules
 after = state()
 after["logging"] = {name: after["logging"][name] for name in before["logging"]}
 for name in before:
@@ -56,6 +63,40 @@ def test_import_changes_nothing_and_starts_no_backend():
     assert run.returncode == 0, run.stderr
     assert run.stdout == ""
     assert run.stderr == ""
+
+
+FRESH = """
+import dynax as dx
+tube = dx.BeamSection.tube(0.02, 0.002, E=70e9, density=2700.0)
+mast = dx.flexible_beam(tube, 1.0, modes=2, held={"base": "123456"}, elements=2)
+model = dx.ModelBuilder().body("mast", joint=dx.Revolute((0, 1, 0)), inertia=mast).build()
+print(dx.neutral(model).shape)
+"""
+
+
+def test_a_kind_of_model_has_its_meanings_whatever_was_asked_for_before():
+    run = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=False)
+    assert run.stdout == "(3,)\n", run.stderr
+
+
+def cpu_seconds(code: str) -> float:
+    """Of a process of its own."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_it_takes_hardly_longer_than_jax():
+    """Side by side, the median of three; names take their time where they are asked for."""
+    ratios = [cpu_seconds("import jax, dynax") / cpu_seconds("import jax") for _ in range(3)]
+    assert sorted(ratios)[1] < 1.3
+
+
+def test_a_name_that_does_not_exist_is_an_error():
+    with pytest.raises(AttributeError, match="forward_dynamic'"):
+        _ = dx.forward_dynamic  # type: ignore[attr-defined]
+    assert {"load", "contact", "__version__"} <= set(dir(dx))
 
 
 def test_the_version_is_one():

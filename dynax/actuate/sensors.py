@@ -70,6 +70,8 @@ class OfActuators(AbstractSensor):
 
 @pytree_dataclass("actuators")
 class ActuatorForce(OfActuators):
+    """The force of some actuators along their transmissions; of all, if none are named [N m, N]."""
+
     actuators: tuple[str, ...] = ()
 
     def value(self, at):
@@ -88,6 +90,8 @@ class ActuatorPosition(OfActuators):
 
 @pytree_dataclass("actuators")
 class ActuatorVelocity(OfActuators):
+    """The rate of the length of the transmission [rad/s, m/s]."""
+
     actuators: tuple[str, ...] = ()
 
     def value(self, at):

@@ -25,12 +25,16 @@ CENTRED = {"float64": 1e-13, "float32": 1e-6}
 
 
 class ComplementarityStatus(IntEnum):
+    """How a complementarity problem was solved."""
+
     SOLVED = 0
     INFEASIBLE = 1
     """No forces keep what touches from going into each other: a disc in a slot that narrows."""
 
 
 class Complementary(NamedTuple):
+    """A solution of `0 <= x`, `0 <= z = M x + d`, `x . z = 0`."""
+
     x: jax.Array
     """Shape `(k,)`. Where it is not unique, one with forces shared evenly."""
     z: jax.Array

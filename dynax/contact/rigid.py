@@ -49,6 +49,8 @@ class Pressed(NamedTuple):
 
 
 class ImpactStatus(IntEnum):
+    """How an impact was solved."""
+
     DONE = 0
     INFEASIBLE = 1
     BUDGET = 2

@@ -27,6 +27,8 @@ class Plane:
 
 @pytree_dataclass()
 class Sphere:
+    """A ball about the origin of its frame."""
+
     radius: Any
     """[m]; zero for a point."""
 
@@ -41,6 +43,8 @@ class Capsule:
 
 @pytree_dataclass()
 class Ellipsoid:
+    """About the origin of its frame, along its axes."""
+
     radii: Any
     """Semi-axes along x, y, z, shape `(3,)` [m]."""
 

@@ -25,6 +25,7 @@ from dynax.model import Model
 from dynax.model.inertias import inertial_parameters, with_inertial_parameters
 
 Term = Literal["inertias", "armature", "damping", "friction_loss", "stiffness", "offset"]
+"""What columns of a regressor stand for: ten for each body, or one for each driven freedom."""
 TERMS: tuple[Term, ...] = get_args(Term)
 AnyTree = TypeVar("AnyTree", Model, EmbeddedModel)
 INERTIAL = ("m", "mx", "my", "mz", "Ixx", "Iyy", "Izz", "Ixy", "Iyz", "Ixz")

@@ -3,6 +3,7 @@
 from dynax.io.convert import JointState as JointState
 from dynax.io.convert import MujocoConverter as MujocoConverter
 from dynax.io.convert import PinocchioConverter as PinocchioConverter
+from dynax.io.installed import installed_robots as installed_robots
 from dynax.io.load import load as load
 from dynax.io.load_actuators import load_actuators as load_actuators
 from dynax.io.matrices import load_finite_elements as load_finite_elements

@@ -27,7 +27,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +114,9 @@ class FlexibleModel:
     bodies: tuple[FlexibleBody, ...]
     """Those that bend, in body order; their numbers are leaves."""
     members: tuple[Member, ...]
+
+    meanings: ClassVar[str] = "dynax.embedding"
+    """Where it is said what functions of a model mean for it."""
 
     @property
     def places(self) -> Places:

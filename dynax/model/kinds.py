@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch, wraps
+from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import jax
@@ -39,9 +40,16 @@ def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable
 
     @singledispatch
     def meaning(model: Any, *args: Any, **options: Any) -> Any:
-        raise TypeError(
-            f"dx.{call.__name__} takes a Model, not {type(model).__name__}: {getattr(model, 'name', model)!r}"
-        )
+        # A kind may say by name where its meanings stand; they are read when the first of them is asked for.
+        where = getattr(type(model), "meanings", None)
+        found = import_module(where) and meaning.dispatch(type(model)) if where else unknown
+        if found is unknown:
+            raise TypeError(
+                f"dx.{call.__name__} takes a Model, not {type(model).__name__}: {getattr(model, 'name', model)!r}"
+            )
+        return found(model, *args, **options)
+
+    unknown = meaning.dispatch(object)
 
     @wraps(function)
     def call(model: Any, *args: Any, **options: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,4 +52,6 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
         if wrong.any():
             raise ValueError(messages[int(np.argmax(wrong))])
         return q, v
+    import equinox as eqx  # takes a third of the time that JAX takes to be imported
+
     return eqx.branched_error_if((q, v), wrong.any(), jnp.argmax(wrong), messages)

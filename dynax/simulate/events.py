@@ -20,6 +20,8 @@ HALVINGS = {"float64": 60, "float32": 32}
 
 
 class EventStatus(IntEnum):
+    """How a motion with events came to its end."""
+
     FINISHED = 0
     BUDGET = 1
     """The steps ran out before the end: too few, or events without end in a finite time (Zeno)."""
