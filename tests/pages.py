@@ -14,7 +14,7 @@ import dynax as dx
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FAMILIES = ("actuate", "contact", "optimize", "identify", "operators", "simulate")
+FAMILIES = ("actuate", "contact", "optimize", "identify", "operators", "simulate", "viz")
 """Submodules whose names are public beside those of `dynax` itself."""
 # A block of Python; before it, why it is not run; after it, what it prints.
 BLOCK = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from statistics import median
 from typing import Any
 
@@ -132,7 +133,7 @@ def _peers(model: Model, few: list[np.ndarray]) -> tuple[dict[str, Peer], dict[s
 
 
 def _pinocchio(model: Model, few: list[np.ndarray]) -> Peer:
-    import pinocchio as pin  # pyright: ignore[reportMissingImports]
+    pin: Any = import_module("pinocchio")  # whose names no type checker knows
 
     peer = pin.buildModelFromXML(write_urdf(model).text)
     peer.gravity.linear = np.asarray(model.gravity, float)
