@@ -43,6 +43,8 @@ def solve(a: jax.Array, b: jax.Array) -> jax.Array:
     """`a^-1 b` for `(..., n, n)` and `(..., n, m)`, or for one matrix and `(n,)`, as `jnp.linalg.solve` gives it."""
     if a.ndim > 2 or b.ndim > 2:
         lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if a.size == 0 or b.size == 0:
+            return jnp.zeros((*lead, *b.shape[-2:]), b.dtype)
         one, other = (jnp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b))
         return jax.vmap(solve)(one, other).reshape(*lead, *b.shape[-2:])
     if a.size == 0 or b.size == 0:
