@@ -172,7 +172,8 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
         return jnp.stack([jnp.broadcast_to(x, shape) for x in found])
 
     def moved(rotation: Mat3, twist: Motion) -> tuple[Mat3, Vec3]:
-        return rotation @ twist.angular.skew(), rotation @ twist.linear
+        x, y, z = (row.cross(twist.angular) for row in rotation.rows)
+        return Mat3(x.x, x.y, x.z, y.x, y.y, y.z, z.x, z.y, z.z), rotation @ twist.linear
 
     now = jnp.broadcast_to(time, shape)
     tick = jnp.full(shape, float(closure.rheonomic), now.dtype)

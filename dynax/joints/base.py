@@ -127,6 +127,11 @@ class AbstractJoint(abc.ABC):
         zero = tuple(jnp.zeros_like(x) for x in v)
         return jax.jvp(lambda dv: self.integrate(q, dv, parameters), (zero,), (v,))[1]
 
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        """The velocity with which `q` changes at this rate: the inverse of `rate`. A rate that would change the length
+        of a quaternion counts for nothing."""
+        return jax.jvp(lambda x: self.difference(q, x), (q,), (rate,))[1]
+
     def neutral(self) -> tuple[float, ...]:
         """The configuration in which the two frames coincide (where the joint has one)."""
         return (0.0,) * self.nq

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
-from dynax.joints.spherical import turn, uniform_rotation
+from dynax.joints.spherical import turn, turning, turning_velocity, uniform_rotation
 from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3, exp_translation, log_translation
 
 
@@ -31,6 +31,17 @@ class Free(AbstractJoint):
 
     def neutral(self) -> tuple[float, ...]:
         return (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        rotation = Quaternion(*q[3:])
+        p = rotation.matrix() @ Vec3(*v[3:])
+        return (p.x, p.y, p.z, *turning(rotation, Vec3(*v[:3])))
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        rotation = Quaternion(*q[3:])
+        angular = turning_velocity(rotation, Quaternion(*rate[3:]))
+        linear = rotation.matrix().transpose_apply(Vec3(*rate[:3]))
+        return angular.x, angular.y, angular.z, linear.x, linear.y, linear.z
 
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         rotation = Quaternion(*q[3:])

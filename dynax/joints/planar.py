@@ -47,6 +47,14 @@ class Planar(AbstractJoint):
     def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> None:
         return None
 
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        c, s = jnp.cos(q[0]), jnp.sin(q[0])
+        return v[0], c * v[1] - s * v[2], s * v[1] + c * v[2]
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        c, s = jnp.cos(q[0]), jnp.sin(q[0])
+        return rate[0], c * rate[1] + s * rate[2], c * rate[2] - s * rate[1]
+
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         angle, x, y = q
         zero = jnp.zeros_like(angle)

@@ -83,6 +83,12 @@ class Reversed(AbstractJoint):
     def neutral(self) -> tuple[float, ...]:
         return self.joint.neutral()
 
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        return self.joint.rate(q, v, parameters)
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        return self.joint.tangent(q, rate)
+
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         return self.joint.integrate(q, dv, parameters)
 

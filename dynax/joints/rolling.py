@@ -11,7 +11,7 @@ from jax import lax
 
 from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, finite_number, frame_along, unit_vector
 from dynax.joints.nearest import angle_about_z, constant_forces
-from dynax.joints.spherical import turn, uniform_rotation
+from dynax.joints.spherical import turn, turning, turning_velocity, uniform_rotation
 from dynax.spatial import Force, Mat3, Motion, Quaternion, Scalar, Vec3
 
 
@@ -142,6 +142,15 @@ class RollingBall(AbstractJoint):
 
     def neutral(self) -> tuple[float, ...]:
         return (0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        rotation, radius = Quaternion(*q[2:]), parameters[0]
+        w = rotation.matrix() @ Vec3(*v)
+        return (radius * w.y, -radius * w.x, *turning(rotation, Vec3(*v)))
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        v = turning_velocity(Quaternion(*q[2:]), Quaternion(*rate[2:]))
+        return v.x, v.y, v.z
 
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         rotation = Quaternion(*q[2:])

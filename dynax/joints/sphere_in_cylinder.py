@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, frame_along, unit_vector
-from dynax.joints.spherical import turn, uniform_rotation
+from dynax.joints.spherical import turn, turning, turning_velocity, uniform_rotation
 from dynax.spatial import Force, Mat3, Motion, Quaternion, Scalar, Vec3
 
 
@@ -48,6 +48,13 @@ class SphereInCylinder(AbstractJoint):
 
     def neutral(self) -> tuple[float, ...]:
         return (0.0, 1.0, 0.0, 0.0, 0.0)
+
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        return (v[0], *turning(Quaternion(*q[1:]), Vec3(*v[1:])))
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        v = turning_velocity(Quaternion(*q[1:]), Quaternion(*rate[1:]))
+        return rate[0], v.x, v.y, v.z
 
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         return (q[0] + dv[0], *turn(Quaternion(*q[1:]), Vec3(*dv[1:])))

@@ -30,6 +30,13 @@ class Spherical(AbstractJoint):
     def neutral(self) -> tuple[float, ...]:
         return (1.0, 0.0, 0.0, 0.0)
 
+    def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        return turning(Quaternion(*q), Vec3(*v))
+
+    def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
+        v = turning_velocity(Quaternion(*q), Quaternion(*rate))
+        return v.x, v.y, v.z
+
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         return turn(Quaternion(*q), Vec3(*dv))
 
@@ -61,6 +68,19 @@ def turn(q: Quaternion, v: Vec3) -> Coordinates:
     """`q exp(v)`, scaled to unit length so that rounding does not add up over many steps (section 4.5)."""
     q = (q @ Quaternion.exp(v)).normalized()
     return q.w, q.x, q.y, q.z
+
+
+def turning(q: Quaternion, v: Vec3) -> Coordinates:
+    """The rate of `turn(q, t v)` at `t = 0`: `q (0, v / 2)` (eq. 4.13)."""
+    q, half = q.normalized(), v * 0.5
+    along = half * q.w + q.vector.cross(half)
+    return -q.vector.dot(half), along.x, along.y, along.z
+
+
+def turning_velocity(q: Quaternion, rate: Quaternion) -> Vec3:
+    """The angular velocity, in body axes, with which a quaternion changes at this rate, apart from its length."""
+    a, b = q.vector, rate.vector
+    return (b * q.w - a * rate.w - a.cross(b)) * (2.0 / (q.w * q.w + a.dot(a)))
 
 
 def uniform_rotation(uniform: Coordinates) -> Coordinates:

@@ -92,9 +92,12 @@ def tangent_rows(model: Model, q: jax.Array, dq: jax.Array) -> jax.Array:
 
     A rate that would change the length of a quaternion counts for nothing.
     """
-    if model.topology.all_screws and not len(model.topology.free_roots):
+    t = model.topology
+    if t.all_screws and not len(t.free_roots):
         return dq
-    return jax.jvp(lambda x: difference_rows(model, q, x), (q,), (dq,))[1]
+    return by_joint_kind(
+        model, lambda kind, _, a, b: kind.tangent(a, b), (_q(t), _q(t), _v(t)), ("nq", "nq", "nv"), q, dq
+    )
 
 
 @for_models
