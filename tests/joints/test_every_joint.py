@@ -235,6 +235,26 @@ def test_integrate_and_difference_are_inverse(joint, rng):
     np.testing.assert_allclose(joint.difference(q, q), zero, atol=1e-15)
 
 
+@pytest.mark.parametrize("joint", [j for j in (*JOINTS, dx.SphereInCylinder((1, 0, 2))) if j.nv], ids=label)
+@pytest.mark.spec("J-ALL")
+def test_rates_and_tangents_are_the_derivatives_of_integrate_and_difference(joint, rng):
+    p, special = parameters(joint), special_configurations(joint)
+    q, v, _ = states(joint, rng, 5)
+    still = tuple(0 * x for x in v)
+    for at in (q, special):
+        rate = joint.rate(at, v, p)
+        np.testing.assert_allclose(
+            rate, jax.jvp(lambda d, at=at: joint.integrate(at, d, p), (still,), (v,))[1], atol=1e-13
+        )
+        np.testing.assert_allclose(joint.tangent(at, rate), v, atol=1e-13)
+        any_rate = tuple(jnp.asarray(rng.normal(size=(joint.nq, 5))))  # of the lengths of quaternions too
+        slope = jax.jvp(lambda x, at=at: joint.difference(at, x), (at,), (any_rate,))[1]
+        np.testing.assert_allclose(joint.tangent(at, any_rate), slope, atol=1e-13)
+        single = jax.tree.map(lambda a: a.astype(jnp.float32), (at, v, rate, p))
+        for found in (joint.rate(single[0], single[1], single[3]), joint.tangent(single[0], single[2])):
+            assert jnp.result_type(*found, jnp.float32) == jnp.float32
+
+
 @every_joint
 @pytest.mark.spec("J-ALL")
 def test_all_is_finite_at_zero_and_at_pi(joint, rng):
