@@ -180,17 +180,30 @@ def test_rank_of_the_augmented_system(rng):
     assert np.linalg.matrix_rank(system) == 6 + 3
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_batches_of_states_and_of_models(linkage, method):
-    """What is the same for all in a batch, and what differs, forces and masses in turn; a batch of one too."""
+@pytest.fixture(scope="module")
+def scaled(linkage):
+    """Accelerations for a scale of the forces and masses, and two of each."""
     model, q, v, _, tau = linkage
 
-    def found(scale, mass):
+    def found(scale, mass, method="recursive"):
         return dx.constrained_dynamics(model.replace(mass=mass), q, v, scale * tau, method=method).a
 
-    scales, masses = jnp.array([1.0, 2.0]), jnp.stack([model.mass, 2.0 * model.mass])
-    by_force = jax.vmap(found, (0, None))(scales, model.mass)
+    return found, jnp.array([1.0, 2.0]), jnp.stack([model.mass, 2.0 * model.mass])
+
+
+def test_batches_of_states_and_of_models(scaled):
+    """What is the same for all in a batch, and what differs, forces and masses in turn; a batch of one too."""
+    found, scales, masses = scaled
+    by_force = jax.vmap(found, (0, None))(scales, masses[0])
     by_mass = jax.vmap(found, (None, 0))(1.0, masses)
-    one = jax.vmap(found, (0, None))(scales[1:], model.mass)
+    one = jax.vmap(found, (0, None))(scales[1:], masses[0])
     for batch, k, scale, mass in ((by_force, 1, 2.0, 0), (by_mass, 1, 1.0, 1), (one, 0, 2.0, 0)):
         np.testing.assert_allclose(batch[k], found(scale, masses[mass]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"recursive"}))
+def test_batches_by_the_other_methods(scaled, method):
+    found, scales, masses = scaled
+    batch = jax.vmap(lambda scale, mass: found(scale, mass, method))(scales, masses)
+    for k, both in enumerate(zip(scales, masses, strict=True)):
+        np.testing.assert_allclose(batch[k], found(*both), rtol=1e-9, atol=1e-9)
