@@ -172,6 +172,19 @@ def test_batches_of_nothing(robot):
     assert bodiless.shape == (5, 0, 0)
 
 
+def test_a_result_takes_the_place_of_the_last(robot):
+    """Which `docs/batches.md` promises of a donated array: no memory is asked for, tile by tile either."""
+    model, q, *_ = robot
+    matrices = jax.jit(lambda last, q: dx.batch(partial(dx.mass_matrix, model), tile=2)(q), donate_argnums=0,
+                       keep_unused=True)  # fmt: skip
+    last = jnp.zeros((4, model.nv, model.nv))
+    place = last.unsafe_buffer_pointer()
+    found = matrices(last, jnp.resize(q, (4, model.nq)))
+    assert last.is_deleted()
+    assert found.unsafe_buffer_pointer() == place
+    np.testing.assert_allclose(found[0], dx.mass_matrix(model, q[0]), rtol=1e-12, atol=1e-12)
+
+
 def test_models_of_which_some_leaves_are_batched(robot):
     model, q, v, tau = robot
     count = len(q)
