@@ -43,7 +43,6 @@ def compile_seconds(model: dx.Model) -> float:
 
 @lru_cache(maxsize=1)
 def chain_seconds() -> dict[int, float]:
-    compile_seconds(chain(3))  # what the first compilation of a process costs
     return {links: compile_seconds(chain(links)) for links in CHAINS}
 
 
