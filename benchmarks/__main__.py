@@ -5,6 +5,8 @@
     python -m benchmarks --quick                     short repetitions: to see that it works
     python -m benchmarks --smoke                     one small case of each kind, checked; writes nothing
 
+`python -m benchmarks.cores` measures what further cores bring.
+
 It needs dynax's `test` extra. Brax and JaxSim are installed into environments of their own, see
 `benchmarks.peers.environment`; one that cannot be installed gets a row that says so.
 """

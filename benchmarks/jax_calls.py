@@ -48,11 +48,18 @@ class Call:
     """A jitted function of fixed arguments: the seconds its first call took, its results, blocks of further calls."""
 
     def __init__(
-        self, function: Callable, arguments: Sequence[Any], double: bool, options: Mapping[str, Any] | None = None
+        self,
+        function: Callable,
+        arguments: Sequence[Any],
+        double: bool,
+        options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         use_precision(double)
         self._double, self._arguments = double, tuple(arguments)
-        self._jitted = jax.jit(function, compiler_options=dict(options) if options else None)
+        self._jitted = jax.jit(
+            function, compiler_options=dict(options) if options else None, keep_unused=bool(how), **how
+        )
         start = time.process_time()
         self._result = jax.block_until_ready(self._jitted(*self._arguments))
         self.first = time.process_time() - start
@@ -62,11 +69,8 @@ class Call:
         return jax.tree.map(lambda x: np.asarray(x[:CHECKED] if batch > 1 else x[None]), self._result)
 
     def block(self) -> Block:
-        jitted, arguments = self._jitted, self._arguments
+        call = self._again()
         del self._result
-
-        def call() -> None:
-            jax.block_until_ready(jitted(*arguments))
 
         inner = timed(call)
 
@@ -75,6 +79,31 @@ class Call:
             return inner(count)
 
         return block
+
+    def _again(self) -> Callable[[], None]:
+        jitted, arguments = self._jitted, self._arguments
+
+        def call() -> None:
+            jax.block_until_ready(jitted(*arguments))
+
+        return call
+
+
+class Rewriting(Call):
+    """Each call puts its results where those of the call before were, as a C++ library does that keeps its matrices."""
+
+    def __init__(self, function: Callable, arguments: Sequence[Any], *rest: Any):
+        shapes = jax.eval_shape(function, *arguments)
+        last = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        super().__init__(lambda last, *args: function(*args), (last, *arguments), *rest, donate_argnums=0)
+
+    def _again(self) -> Callable[[], None]:
+        jitted, arguments, last = self._jitted, self._arguments[1:], [self._result]
+
+        def call() -> None:
+            last[0] = jax.block_until_ready(jitted(last[0], *arguments))
+
+        return call
 
 
 def compile_block(

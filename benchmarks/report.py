@@ -31,6 +31,10 @@ of Python over 64 states, less the time of the same calls on an empty model. XLA
 exception: MJX is compiled without XLA's fusion emitters, with which it takes up to thousands of times longer on a CPU.
 Brax and JaxSim run in processes of their own, on the same core, while the others wait."""
 FORWARD = "A batch of states; target: Pinocchio's time over that of `dx.batch`."
+MASS = f"""\
+{FORWARD} Into the last result: the memory of one call is
+given back to the next ([batches.md](batches.md)), as Pinocchio and MuJoCo keep theirs; to get new memory of more than
+32 MB takes as long as the matrices."""
 DERIVATIVE = """\
 With respect to the tangent of q, v and tau, all `(nv, nv)` entries; target: the time of `dx.batch` over Pinocchio's
 `computeABADerivatives`. The peers in JAX have no such function: theirs is `jax.jacfwd`, on robots without quaternions,
@@ -57,6 +61,8 @@ A floating robot on eight legs with a four-bar each (33 bodies, 38 freedoms, of 
 `dx.batch`: embedded (`dx.embed`), and by the methods of `dx.constrained_dynamics`. And four-bars in a row, each on the
 one before, embedded, with the exponent of their number: 1 is linear. Microseconds an evaluation."""
 
+OTHER_ROUTES = {"jax.vmap": "`jax.vmap`", "dx.batch, into the last result": "into the last result"}
+
 Section = Callable[[Rows], str]
 
 
@@ -64,14 +70,13 @@ def side_by_side(what: str) -> Section:
     """Robots down, engines across, and Pinocchio's time over dynax's."""
 
     def section(rows: Rows) -> str:
-        plain = bool(rows.find(what=what, engine="dynax", route="jax.vmap"))
-        head = ["robot", "type", "batch", "`dx.batch`", *(["`jax.vmap`"] if plain else []), *PEERS.values()]
+        others = {r: name for r, name in OTHER_ROUTES.items() if rows.find(what=what, engine="dynax", route=r)}
+        head = ["robot", "type", "batch", "`dx.batch`", *others.values(), *PEERS.values()]
         lines = []
         for row in rows.find(what=what, engine="dynax", route="dx.batch"):
             key = {k: row[k] for k in ("what", "robot", "dtype", "batch")}
             cells = [row["robot"], row["dtype"], str(row["batch"]), microseconds(row["cpu"])]
-            if plain:
-                cells.append(microseconds(rows.cpu(**key, engine="dynax", route="jax.vmap")))
+            cells += [microseconds(rows.cpu(**key, engine="dynax", route=route)) for route in others]
             for engine, name in PEERS.items():
                 theirs = rows.cpu(**key, engine=engine)
                 cells.append(microseconds(theirs))
@@ -222,7 +227,7 @@ def machine(rows: Rows) -> str:
 SECTIONS: dict[str, tuple[str, str, Section]] = {
     "fd": ("Forward dynamics", FORWARD, side_by_side("fd")),
     "id": ("Inverse dynamics", FORWARD, side_by_side("id")),
-    "mass": ("Mass matrix", FORWARD, side_by_side("mass")),
+    "mass": ("Mass matrix", MASS, side_by_side("mass")),
     "jac": ("Jacobian of the body farthest out", FORWARD, side_by_side("jac")),
     "dfd": ("Derivatives of forward dynamics", DERIVATIVE, side_by_side("dfd")),
     "vjp": ("Reverse-mode derivatives", REVERSE, reverse),

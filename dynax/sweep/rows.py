@@ -8,7 +8,7 @@ of those who asked second, and so on.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import jax
@@ -87,26 +87,21 @@ def _take(a: jax.Array, *, places: Places, axis: int) -> jax.Array:
 def _added(bar: jax.Array, places: Places, axis: int, count: int) -> jax.Array:
     """What was asked of each of `count` rows, added up."""
     asking = [np.flatnonzero(places.index == row) for row in range(count)]
-    if not len(places.index):
-        return jnp.zeros((*bar.shape[:axis], count, *bar.shape[axis + 1 :]), bar.dtype)
+    few = [own if len(own) <= FEW else own[:0] for own in asking]
+    rounds = [[own[k] if k < len(own) else -1 for own in few] for k in range(max(map(len, few), default=0))]
     many = [row for row, own in enumerate(asking) if len(own) > FEW]
-    most = max([len(own) for row, own in enumerate(asking) if row not in many], default=0)
 
-    def looked_up(a: jax.Array, index: list) -> jax.Array:
-        return _taken.bind(a, places=Places(np.array(index)), axis=axis)
+    def looked_up(a: jax.Array, index: Any) -> jax.Array:
+        return _taken.bind(a, places=Places(index), axis=axis)
 
-    total = None
-    for k in range(most):
-        part = looked_up(bar, [own[k] if k < len(own) and row not in many else -1 for row, own in enumerate(asking)])
-        total = part if total is None else total + part
+    if not rounds and not many:
+        return jnp.zeros((*bar.shape[:axis], count, *bar.shape[axis + 1 :]), bar.dtype)
+    sums = [reduce(jnp.add, (looked_up(bar, index) for index in rounds))] if rounds else []
     if not many:
-        assert total is not None or not count
-        return total if total is not None else jnp.zeros_like(bar)
-    sums = [_total(looked_up(bar, list(asking[row])), axis) for row in many]
-    if total is not None:
-        sums = [total, *sums]
-    first = 0 if total is None else count
-    order = [first + many.index(row) if row in many else row if total is not None else -1 for row in range(count)]
+        return sums[0]
+    order = np.arange(count) if rounds else np.full(count, -1)
+    order[many] = (count if rounds else 0) + np.arange(len(many))
+    sums += [_total(looked_up(bar, asking[row]), axis) for row in many]
     return looked_up(lax.concatenate(sums, axis), order)
 
 
@@ -182,4 +177,3 @@ ad.defjvp(_read, lambda rate, a, place: _read.bind(rate, place), None)
 ad.primitive_transposes[_read] = _written
 batching.primitive_batchers[_read] = _read_batched
 mlir.register_lowering(_read, mlir.lower_fun(_two_rows, multiple_results=False))
-

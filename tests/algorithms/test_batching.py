@@ -99,7 +99,7 @@ def test_large_batches_go_by_tiles(robot):
     size = 1501
     state = [jnp.resize(x, (size, x.shape[1])) for x in (q, v, tau)]
     over = jax.jit(jax.vmap(dx.forward_dynamics, in_axes=(None, 0, 0, 0)))
-    expected = jnp.resize(over(model, q, v, tau), (size, model.nv))
+    expected = jnp.resize(loop(partial(dx.forward_dynamics, model), q, v, tau), (size, model.nv))
     np.testing.assert_allclose(over(model, *state), expected, rtol=1e-12, atol=1e-12)
 
     twice = jax.jit(jax.vmap(jax.vmap(dx.forward_dynamics, in_axes=(None, None, 0, 0)), in_axes=(None, 0, None, None)))
@@ -141,7 +141,7 @@ def test_jacobians_in_batches():
     size = 1501  # more than a tile, the last not full
     over = jax.jit(jax.vmap(f, in_axes=(None, 0)))
     many = over(model, jnp.resize(q, (size, model.nq)))
-    np.testing.assert_allclose(many, jnp.resize(over(model, q), many.shape), atol=1e-14)
+    np.testing.assert_allclose(many, jnp.resize(loop(partial(f, model), q), many.shape), atol=1e-14)
 
     wrench = jnp.arange(1.0, 7.0)
 
@@ -170,6 +170,19 @@ def test_batches_of_nothing(robot):
     welded = dx.ModelBuilder().build()
     bodiless = jax.jit(jax.vmap(dx.mass_matrix, in_axes=(None, 0)))(welded, jnp.zeros((5, 0)))
     assert bodiless.shape == (5, 0, 0)
+
+
+def test_a_result_takes_the_place_of_the_last(robot):
+    """Which `docs/batches.md` promises of a donated array: no memory is asked for, tile by tile either."""
+    model, q, *_ = robot
+    matrices = jax.jit(lambda last, q: dx.batch(partial(dx.mass_matrix, model), tile=2)(q), donate_argnums=0,
+                       keep_unused=True)  # fmt: skip
+    last = jnp.zeros((4, model.nv, model.nv))
+    place = last.unsafe_buffer_pointer()
+    found = matrices(last, jnp.resize(q, (4, model.nq)))
+    assert last.is_deleted()
+    assert found.unsafe_buffer_pointer() == place
+    np.testing.assert_allclose(found[0], dx.mass_matrix(model, q[0]), rtol=1e-12, atol=1e-12)
 
 
 def test_models_of_which_some_leaves_are_batched(robot):

@@ -133,6 +133,30 @@ def small():
 
 
 @pytest.mark.spec("RBDA-X-GRAD")
+def test_rule_agrees_with_differences():
+    """State, forces, wrenches and every leaf of the model, two directions each: differences of the recursion."""
+    model, s = small()
+    point = (model, jnp.zeros(model.nv), s.v[0], s.tau[0], s.external[0])
+    by_rule = jax.jit(jax.grad(partial(value, dx.forward_dynamics), argnums=range(5)), compiler_options=QUICK)
+    found = jax.tree_util.tree_leaves_with_path(by_rule(*point, s.q[0]))
+    rng, leaves = np.random.default_rng(4), jax.tree.leaves(point)
+    directions = [np.zeros((2 * len(leaves), *np.shape(leaf))) for leaf in leaves]
+    for k, own in enumerate(directions):
+        own[2 * k : 2 * k + 2] = rng.normal(size=own[:2].shape)
+        own[2 * k : 2 * k + 2] /= max(1.0, np.sqrt(own[0].size))
+    at = [np.concatenate([leaf + step * STEP * d for step in (1, -1, 2, -2)])
+          for leaf, d in zip(leaves, directions, strict=True)]  # fmt: skip
+    every = jax.jit(jax.vmap(lambda x: value(aba, *x, s.q[0])), compiler_options=QUICK)
+    f = np.reshape(every(jax.tree.unflatten(jax.tree.structure(point), at)), (4, len(leaves), 2))
+    expected = (8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * STEP)
+    for k, (path, gradient) in enumerate(found):
+        along = np.tensordot(directions[k][2 * k : 2 * k + 2], gradient, np.ndim(gradient))
+        size = 1.0 + np.max(np.abs(gradient), initial=0.0)
+        np.testing.assert_allclose(along, expected[k], rtol=0, atol=1e-8 * size, err_msg=jax.tree_util.keystr(path))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("RBDA-X-GRAD")
 def test_rule_is_the_derivative_of_the_recursion():
     """State, forces, wrenches and every leaf of the model, placements as the recursion reads them."""
     model, s = small()

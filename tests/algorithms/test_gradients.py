@@ -41,9 +41,8 @@ def zeros(model):
     return still | {k: {"turn": jnp.zeros((n, 3)), "move": jnp.zeros((n, 3))} for k in POSES}
 
 
-#: What is differentiated how: programs that hold both, both ways, take minutes to compile.
+#: What is differentiated in reverse mode: programs that hold both, both ways, take minutes to compile.
 REVERSE = {"mixed": ("fd", "id"), "screws": ("fd",)}
-FORWARD = {"mixed": (), "screws": ("id",)}
 
 
 def objective(asked, name, model, point, q, a):
@@ -115,6 +114,9 @@ def pair(x, y):
     return sum(float(jnp.sum(a * b)) for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True))
 
 
+PLACES = ("anywhere", "at rest", "identity", "half a turn", "massless")
+
+
 @lru_cache
 def places(name):
     """Ordinary and special points: `(label, model, q, v)`."""
@@ -139,7 +141,7 @@ def places(name):
 
 
 @pytest.mark.spec("RBDA-X-GRAD", "RBDA-5.5-DERIV")
-@pytest.mark.parametrize("place", ["anywhere", "at rest", "identity", "half a turn", "massless"])
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", [pytest.param("mixed", marks=pytest.mark.slow), "screws"])
 def test_derivatives(name, place, rng):
     model, q, v = places(name)[place]
@@ -152,11 +154,22 @@ def test_derivatives(name, place, rng):
     for what, direction in directions(model, rng):
         expected = slope(name, model, point, direction, q, a)
         behind = sum(expected[part] for part in REVERSE[name])
-        assert pair(gradient, direction) == pytest.approx(behind, rel=3e-6, abs=3e-6), f"reverse, {what}"
-        if FORWARD[name]:
-            tangent = float(forward(FORWARD[name], name, model, point, direction, q, a))
-            ahead = sum(expected[part] for part in FORWARD[name])
-            assert tangent == pytest.approx(ahead, rel=3e-6, abs=3e-6), f"forward, {what}"
+        assert pair(gradient, direction) == pytest.approx(behind, rel=3e-6, abs=3e-6), what
+
+
+@pytest.mark.slow
+@pytest.mark.spec("RBDA-X-GRAD", "RBDA-5.5-DERIV")
+@pytest.mark.parametrize("place", PLACES)
+def test_rates_of_inverse_dynamics(place, rng):
+    """In forward mode."""
+    model, q, v = places("screws")[place]
+    _, s, _ = routes.case("screws")
+    a = s.a[0]
+    point = {"leaves": zeros(model), "dq": 0 * v, "v": v, "tau": s.tau[0], "external": s.external[0]}
+    for what, direction in directions(model, rng):
+        expected = slope("screws", model, point, direction, q, a)["id"]
+        tangent = float(forward(("id",), "screws", model, point, direction, q, a))
+        assert tangent == pytest.approx(expected, rel=3e-6, abs=3e-6), what
 
 
 @pytest.mark.spec("RBDA-X-GRAD")

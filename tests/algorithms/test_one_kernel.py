@@ -103,19 +103,22 @@ def mass_matrix(model, q, v, tau):
     return dx.mass_matrix(model, q)
 
 
+SEVERAL = ((-1, dx.Free()), (0, dx.Spherical()), (0, dx.Cylindrical((0.3, -1.0, 0.2))), (1, dx.Revolute()))
 FUNCTIONS = {
-    "forward dynamics": (dx.forward_dynamics, "mixed"),
-    "mass matrix": (mass_matrix, "screws"),
-    "inverse dynamics": (dx.inverse_dynamics, "screws"),
-    "gradient": (gradient, "arm"),
+    "forward dynamics": (dx.forward_dynamics, lambda: trees.build(SEVERAL, 5)),
+    "forward dynamics of every joint": (dx.forward_dynamics, lambda: trees.tree("mixed")),
+    "mass matrix": (mass_matrix, lambda: trees.tree("screws")),
+    "inverse dynamics": (dx.inverse_dynamics, lambda: trees.tree("screws")),
+    "gradient": (gradient, lambda: trees.tree("arm")),
 }
+LONG = "forward dynamics of every joint"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == LONG else ()) for n in FUNCTIONS])
 def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
     """In one kernel, tile by tile, and as another version of JAX would have it."""
-    function, robot = FUNCTIONS[name]
-    model = trees.tree(robot)
+    function, tree = FUNCTIONS[name]
+    model = tree()
     s = trees.states(model, 500)
     batch = s.q, s.v, s.tau
     state = tuple(x[7] for x in batch)

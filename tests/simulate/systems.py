@@ -22,12 +22,12 @@ def solid(mass: float, com, moments) -> dx.SpatialInertia:
     return dx.SpatialInertia(mass, com, np.diag(moments))
 
 
-def floating_tree() -> dx.Model:
-    """A free body that carries a spherical joint, which carries a hinge with a rotor and a spring."""
+def floating_tree(joint: dx.AbstractJoint | None = None) -> dx.Model:
+    """A free body that carries a joint, by default a spherical one, which carries a hinge with a rotor and a spring."""
     b = dx.ModelBuilder(name="floating")
     b.body("trunk", joint=dx.Free(), inertia=solid(2.0, [0.05, 0.02, -0.03], [0.1, 0.15, 0.2]))
     arm, hand = solid(1.0, [0.0, 0.1, 0.25], [0.05, 0.04, 0.03]), solid(0.7, [0.1, 0.0, 0.2], [0.02, 0.03, 0.01])
-    b.body("arm", parent="trunk", joint=dx.Spherical(), placement=at(0.3, 0.1, 0.0), inertia=arm)
+    b.body("arm", parent="trunk", joint=joint or dx.Spherical(), placement=at(0.3, 0.1, 0.0), inertia=arm)
     hinge = dx.Revolute((1.0, 0.3, 0.0))
     b.body("hand", parent="arm", joint=hinge, placement=at(0, 0, 0.5), inertia=hand, armature=0.05, stiffness=0.8)
     return b.build()

@@ -55,7 +55,7 @@ def test_a_pendulum_and_its_derivatives():
     np.testing.assert_allclose(by_q[1, 0, 0], g / l * np.sin(q[1, 0]), atol=1e-12)
     np.testing.assert_allclose(by_mass[1, 1, 0], 0.3 / (m * l) ** 2, atol=1e-12)
 
-    modes = dx.eigenmodes(dx.linearize(model, ZERO, ZERO, ZERO))
+    modes = dx.eigenmodes(jax.tree.map(lambda x: x[2], system))  # hanging
     np.testing.assert_allclose(modes.frequencies, np.sqrt(g / l), atol=1e-12)
     np.testing.assert_allclose(modes.damping, 0.3 / (m * l**2) / 2 / np.sqrt(g / l), atol=1e-12)
     steps = dx.eigenmodes(dx.linearize(model, ZERO, ZERO, ZERO, stepper="rk4", dt=1e-3))

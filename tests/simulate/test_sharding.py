@@ -21,6 +21,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 SCRIPT = """
 import json
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -88,8 +89,9 @@ def final(model, q, v, forces):
     return jnp.sum(dx.rollout(model, q, v, forces, 0.01).q[-1] ** 2)
 
 gradient = jax.vmap(jax.grad(final, argnums=(1, 3)), in_axes=(None, 0, 0, 0))
-for name, function, args in (("shard_map", jax.vmap(fd, in_axes=(None, 0, 0, 0)), state),
-                             ("shard_map, gradient", gradient, (q, v, forces))):
+ways = {"shard_map": (jax.vmap(fd, in_axes=(None, 0, 0, 0)), state), "shard_map, gradient": (gradient, (q, v, forces))}
+for name in sys.argv[1:]:
+    function, args = ways[name]
     split = jax.shard_map(function, mesh=over_batch.mesh, in_specs=(PartitionSpec(), *[over_batch.spec] * 3),
                           out_specs=over_batch.spec)
     results[name] = compare(split, jax.jit(function)(model, *args), args)
@@ -112,16 +114,14 @@ print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": r
 """
 
 
-@pytest.fixture(scope="module")
-def sharded(tmp_path_factory) -> dict:
+def found(folder: Path, *ways: str) -> dict:
     """What the script found; the example of the page runs after it in the same process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     # The optimiser is off, as in the other tests: it has no say in what devices tell each other.
     environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    folder = tmp_path_factory.mktemp("sharding")
     shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
-    command = [sys.executable, "-W", "error", "-c", SCRIPT + SNIPPET]
+    command = [sys.executable, "-W", "error", "-c", SCRIPT + SNIPPET, *ways]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     first, shown = run.stdout.splitlines()
@@ -129,25 +129,38 @@ def sharded(tmp_path_factory) -> dict:
     return json.loads(first)
 
 
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> dict:
+    return found(tmp_path_factory.mktemp("sharding"), "shard_map")
+
+
 CASES = (
     "vmap",
+    "vmap, axes in the types",
     "batch",
     "batch, axes in the types",
     "batch, outside jit",
     "rollout",
     "shard_map",
-    "shard_map, gradient",
 )
+
+
+def check(result: dict) -> None:
+    assert result["error"] < 1e-15
+    assert result["axes"]
+    assert set(result["axes"]) == {"batch"}
+    assert result["talk"] == []
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_devices_compute_their_own_samples(sharded, case):
     assert sharded["devices"] == 8
-    result = sharded["cases"][case]
-    assert result["error"] < 1e-15
-    assert result["axes"]
-    assert set(result["axes"]) == {"batch"}
-    assert result["talk"] == []
+    check(sharded["cases"][case])
+
+
+@pytest.mark.slow
+def test_so_they_do_of_the_gradient_of_a_rollout(tmp_path):
+    check(found(tmp_path, "shard_map, gradient")["cases"]["shard_map, gradient"])
 
 
 def test_gradients_of_what_devices_share_are_summed(sharded):

@@ -14,6 +14,8 @@ import dynax as dx
 TREE = floating_tree()
 DRIFTING = TREE.replace(gravity=jnp.zeros(3))
 """The same tree where no force from outside acts."""
+HINGED = floating_tree(dx.Revolute((0.0, 1.0, 0.5)))
+"""A tree for which the variational stepper compiles in less time."""
 
 
 @pytest.mark.parametrize(("stepper", "order"), STEPPERS.items())
@@ -44,26 +46,29 @@ def test_variational_conserves_momentum_to_rounding():
 
 
 def test_variational_changes_momentum_by_the_impulse_of_the_weight():
-    q, v = moving(TREE)
-    end = advance(TREE, q, v, 0.02, 50, "variational")
-    change = dx.momentum(TREE, *end) - dx.momentum(TREE, q, v)
-    np.testing.assert_allclose(change[3:], TREE.mass.sum() * TREE.gravity, atol=1e-12)
+    q, v = moving(HINGED)
+    end = advance(HINGED, q, v, 0.02, 50, "variational")
+    change = dx.momentum(HINGED, *end) - dx.momentum(HINGED, q, v)
+    np.testing.assert_allclose(change[3:], HINGED.mass.sum() * HINGED.gravity, atol=1e-12)
 
 
 @pytest.mark.spec("INV-KE")
 def test_variational_energy_does_not_drift():
+    model = HINGED.replace(gravity=jnp.zeros(3))
+    q, v = moving(model)
+    start = energy(model, q, v)
+    off = [abs(energy(model, *advance(model, q, v, 0.01, n, "variational")) / start - 1) for n in (300, 1200)]
+    assert max(off) < 5e-4
     q, v = moving(DRIFTING)
     start = energy(DRIFTING, q, v)
-    off = [abs(energy(DRIFTING, *advance(DRIFTING, q, v, 0.01, n, "variational")) / start - 1) for n in (300, 1200)]
-    assert max(off) < 5e-4
     assert abs(energy(DRIFTING, *advance(DRIFTING, q, v, 0.001, 1000, "rk4")) / start - 1) < 1e-9
 
 
 def test_symmetric_steppers_come_back():
-    q, v = moving(TREE)
-    for stepper in ("implicit_midpoint", "variational"):
-        there = advance(TREE, q, v, 0.02, 50, stepper)
-        assert apart(TREE, advance(TREE, *there, -0.02, 50, stepper), (q, v)) < 1e-11
+    for model, stepper in ((TREE, "implicit_midpoint"), (HINGED, "variational")):
+        q, v = moving(model)
+        there = advance(model, q, v, 0.02, 50, stepper)
+        assert apart(model, advance(model, *there, -0.02, 50, stepper), (q, v)) < 1e-11
 
 
 def test_implicit_midpoint_is_not_finite_where_it_finds_no_solution():
