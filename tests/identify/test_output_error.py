@@ -12,6 +12,7 @@ from scipy.optimize import least_squares
 
 import dynax as dx
 from dynax import identify
+from dynax.identify.step_slopes import slopes_of, step_slopes
 
 DT = 0.01
 TERMS = ("inertias", "damping")
@@ -119,6 +120,43 @@ def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
     fit = identify.output_error(of_logs, far, lost, dt, stepper="explicit")
     assert fit.status == identify.Status.NOT_FINITE
     np.testing.assert_array_equal(fit.params["mass"], far["mass"])
+
+
+@pytest.mark.parametrize("stepper", ["semi_implicit", "explicit"])
+def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
+    """A ball joint that carries a hinge, with all that a drive has, moving, at rest and held by dry friction."""
+    body, dt = dx.SpatialInertia.box((0.3, 0.1, 0.2), mass=1.3, com=(0.1, 0.02, -0.05)), jnp.asarray(0.01)
+    builder = dx.ModelBuilder().body("ball", joint=dx.Spherical(), inertia=body, damping=0.2, friction_loss=0.3)
+    end = dx.Transform.from_translation((0.3, 0.0, 0.1))
+    builder = builder.body("link", parent="ball", joint=HINGE, placement=end, inertia=body, damping=0.1)
+    model = builder.build().replace(armature=jnp.full(4, 0.02), stiffness=jnp.array([0.0, 0.0, 0.0, 5.0]))
+    terms = ("inertias", "armature", "damping", "friction_loss", "stiffness")
+    x = identify.parameter_vector(model, terms)
+
+    def build(x):
+        return identify.with_parameter_vector(model, x, terms)
+
+    slopes = slopes_of(build, x, stepper)
+    assert slopes is not None
+    assert slopes_of(lambda x: model.replace(gravity=x), model.gravity, stepper) is None
+    assert slopes_of(build, x, "rk4") is None
+
+    def both(q, v, tau):
+        after = dx.step(model, q, v, tau, dt, stepper=stepper)[0]
+
+        def ahead(dq, dv, x):
+            q_next, v_next = dx.step(build(x), dx.integrate(model, q, dq), v + dv, tau, dt, stepper=stepper)
+            return jnp.concatenate([dx.difference(model, after, q_next), v_next])
+
+        own = jnp.concatenate(jax.jacrev(ahead, argnums=(0, 1, 2))(jnp.zeros(4), v * 0.0, x), axis=1)
+        return step_slopes(model, slopes, q, v, tau, after, dt, stepper), own
+
+    keys = jax.random.split(jax.random.key(1), 6)
+    q = jax.vmap(lambda key: dx.random_configuration(model, key))(keys)
+    v, tau = jnp.asarray(rng.normal(size=(2, 6, 4)))
+    v, tau = v.at[:3].set(0.0), (0.1 * tau + jax.vmap(lambda q: dx.gravity_force(model, q))(q)).at[4:].multiply(20.0)
+    found, own = jax.jit(jax.vmap(both))(q, v, tau)
+    np.testing.assert_allclose(found, own, atol=1e-11 * np.abs(own).max())
 
 
 def elastic() -> dx.Model:
