@@ -8,6 +8,9 @@ from dynax.actuate.actuators import gravity_compensation as gravity_compensation
 from dynax.actuate.actuators import on_frames as on_frames
 from dynax.actuate.actuators import on_joints as on_joints
 from dynax.actuate.actuators import together as together
+from dynax.actuate.friction import AsymmetricFriction as AsymmetricFriction
+from dynax.actuate.friction import LuGreFriction as LuGreFriction
+from dynax.actuate.friction import StribeckFriction as StribeckFriction
 from dynax.actuate.imperfect import Biased as Biased
 from dynax.actuate.imperfect import Late as Late
 from dynax.actuate.imperfect import Noisy as Noisy

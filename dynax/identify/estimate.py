@@ -71,7 +71,7 @@ class Estimate(NamedTuple):
     @property
     def deviations(self) -> jax.Array:
         """Standard deviation of each parameter, shape `(p,)`."""
-        return jnp.sqrt(jnp.diagonal(self.covariance))
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
 
 def compress(

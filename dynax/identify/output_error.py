@@ -9,6 +9,11 @@ in segments that begin anywhere (Bock 1983), short ones first and longer ones fr
 The steps are those of Levenberg and Marquardt on triangles: that of a segment, `[J_z J_p r]` with its beginning `z`
 first, says in its last rows what the segment knows about the parameters, and these rows of all segments make one
 triangle more (Golub & Pereyra 1973). The Jacobian is exact, through every step of the rollout.
+
+A parameter that the outputs hardly show follows every error of the others' linearisation, far out to where they show it
+no more and it has no way back: logarithms to minus infinity ("evaporation", Transtrum & Sethna 2012). So steps are
+damped by the longest column that there has been (More 1978), and not less than by a part of the longest of all, and
+held to what the parameters may move in one.
 """
 
 from __future__ import annotations
@@ -33,6 +38,10 @@ FIRST, LEAST, MOST = 1e-3, 1e-9, 1e9
 """Dampings, as parts of the length of each column of the Jacobian, squared."""
 FACTORS = (1e-3, 0.1, 10.0, 1e3)
 """Of the last damping, all tried at once."""
+SHARE = 0.1
+"""Of the longest column, per `scale`: no column counts as shorter where steps are damped."""
+GONE = 1e-6
+"""Of the longest that a column has been: a parameter whose column is shorter has run away."""
 
 
 class OutputError(NamedTuple):
@@ -50,14 +59,16 @@ class OutputError(NamedTuple):
     noise: jax.Array
     """Deviation of what is missed, in parts of `noise`: one, if that was right."""
     status: jax.Array
-    """A `Status`: `CONVERGED` where the next step would be a small part of the standard deviations; `NOT_FINITE` where
-    the motion or its derivative is not, at its start: take shorter segments, or a better start."""
+    """A `Status`: `CONVERGED` where the next step would be a small part of the standard deviations; `STALLED` where
+    that is so because a parameter ran to where the outputs show it no more, as the logarithm of what should be zero
+    does; `NOT_FINITE` where the motion or its derivative is not, at its start: take shorter segments, or a better
+    start."""
     iterations: jax.Array
 
     @property
     def deviations(self) -> jax.Array:
         """Standard deviation of each parameter, shape `(p,)`."""
-        return jnp.sqrt(jnp.diagonal(self.covariance))
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
 
 def output_error(
@@ -69,6 +80,7 @@ def output_error(
     missed: Missed = missed_state,
     noise: ArrayLike = 1.0,
     free: bool = True,
+    scale: Any = None,
     stepper: str | AbstractStepper = "semi_implicit",
     iterations: int = 50,
 ) -> OutputError:
@@ -85,6 +97,8 @@ def output_error(
     - `noise`: deviation of each entry of that, of a shape that broadcasts to `(S, K + 1, m)`.
     - `free`: where segments begin is unknown too, near `data.q` and `data.v`; else they begin there, which is cheaper,
       and biased by the noise of these states.
+    - `scale`: how far a step may move each parameter, a number or a pytree as `params`. Left out, one, or the size
+      that the parameter has at the start where that is more: so that a mass may double and a logarithm move by one.
     - `stepper`: as for `rollout`.
     - `iterations`: at most so many.
 
@@ -95,7 +109,12 @@ def output_error(
     for leaf in jax.tree.leaves(params):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(f"`params` must be floating arrays, got {leaf.dtype}: a search moves by small steps")
-    return _fitted(build, missed, free, stepper, iterations, params, data, dt, noise)
+    if scale is None:
+        scale = jax.tree.map(lambda x: jnp.maximum(jnp.abs(x), 1.0), params)
+    elif jax.tree.structure(scale) == jax.tree.structure(0.0):
+        scale = jax.tree.map(lambda _: scale, params)
+    scale = jax.tree.map(lambda x, most: jnp.broadcast_to(jnp.asarray(most, x.dtype), x.shape), params, scale)
+    return _fitted(build, missed, free, stepper, iterations, params, scale, data, dt, noise)
 
 
 class _Fit(NamedTuple):
@@ -109,12 +128,15 @@ class _State(NamedTuple):
     x: jax.Array
     z: jax.Array
     damping: jax.Array
+    longest: tuple[jax.Array, jax.Array]
+    """Columns of the Jacobian, of beginnings and parameters."""
     fit: _Fit
 
 
-def _step(triangles: jax.Array, scales: tuple[jax.Array, jax.Array], damping: jax.Array) -> tuple:
-    """The step `(dx, dz)` of least squares with rows of the damping, the triangle of the parameters, and how much of
-    the residual lies along columns, squared; from the triangles of segments `(S, n + p + 1, n + p + 1)`."""
+def _step(triangles: jax.Array, scales: tuple[jax.Array, jax.Array], most: jax.Array, damping: jax.Array) -> tuple:
+    """The step `(dx, dz)` of least squares with rows of the damping, `dx` no longer than `most`, the triangle of the
+    parameters, and how much of the residual lies along columns, squared; from the triangles of segments
+    `(S, n + p + 1, n + p + 1)`."""
     along_z, along_x = scales
     n, p, root = along_z.shape[1], len(along_x), jnp.sqrt(damping)
 
@@ -124,15 +146,15 @@ def _step(triangles: jax.Array, scales: tuple[jax.Array, jax.Array], damping: ja
 
     each = jax.vmap(damped)(triangles, along_z)
     both = damped(each[:, n:, n:].reshape(-1, p + 1), along_x)
-    dx = -back_substituted(both[:p, :p], both[:p, p])
+    dx = jnp.clip(-back_substituted(both[:p, :p], both[:p, p]), -most, most)
     right = each[:, :n, -1] + product(each[:, :n, n:-1], dx)
     dz = -jax.vmap(back_substituted)(each[:, :n, :n], right) if n else right
     return dx, dz, both[:p, :p], jnp.sum(both[:p, p] ** 2) + jnp.sum(each[:, :n, -1] ** 2)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, data: Segments, dt, noise):
-    x0, unravel = ravel_pytree(params)
+def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, scale, data: Segments, dt, noise):
+    (x0, unravel), (farthest, _) = ravel_pytree(params), ravel_pytree(scale)
     dtype, nv = x0.dtype, data.v.shape[1]
     eps = float(jnp.finfo(dtype).eps)
     noise = jnp.asarray(noise, dtype)
@@ -156,23 +178,28 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, dat
         now = jnp.sum(r * r)
         lengths = jnp.sum(triangles[:, :, :-1] ** 2, axis=1)
         lengths = jnp.sqrt(lengths[:, :n]), jnp.sqrt(jnp.sum(lengths[:, n:], axis=0))
-        scales = jax.tree.map(lambda a: jnp.where(a > 0.0, a, 1.0), lengths)
+        longest = jax.tree.map(jnp.maximum, s.longest, lengths)
+        away = jnp.any(lengths[1] < GONE * longest[1])
+        lengths, scales = jax.tree.map(lambda a: jnp.where(a > 0.0, a, 1.0), (lengths, longest))
 
         # With hardly any damping, for what is known at the end; what no output shows counts as known by rounding.
-        _, _, known, along = _step(triangles, scales, jnp.asarray(eps, dtype))
+        _, _, known, along = _step(triangles, lengths, farthest, jnp.asarray(eps, dtype))
+        least = SHARE * jnp.max(longest[1] * farthest, initial=0.0) / farthest
+        scales = scales[0], jnp.maximum(scales[1], least)
         dampings = s.damping * jnp.asarray(FACTORS, dtype)
-        dx, dz, _, _ = jax.vmap(partial(_step, triangles, scales))(dampings)
+        dx, dz, _, _ = jax.vmap(partial(_step, triangles, scales, farthest))(dampings)
         values = jax.vmap(lambda dx, dz: jnp.sum(all_residuals(s.x + dx, s.z + dz) ** 2))(dx, dz)
-        best = jnp.argmin(jnp.where(jnp.isfinite(values), values, jnp.inf))
-        # Near the optimum squares differ by their rounding, and the step is good nevertheless.
-        better = values[best] <= now * (1.0 + 4.0 * eps)
+        values = jnp.where(jnp.isfinite(values), values, jnp.inf)
+        # Near the optimum squares differ by their rounding, and the least damped step is good nevertheless.
+        best = jnp.argmax(values <= jnp.min(values) + 16.0 * eps * now)
+        better = values[best] <= now * (1.0 + 16.0 * eps)
 
         variance = now / max(count - p - s.z.size, 1)
         tolerance = max(1e-6, eps**0.5)
         rest = (along <= tolerance**2 * variance) | (now <= eps**1.5 * count)
         status = jnp.where(~better & (dampings[-1] > MOST), int(Status.STALLED), RUNNING)
         status = jnp.where(s.fit.iterations == most, int(Status.ITERATIONS), status)
-        status = jnp.where(rest, int(Status.CONVERGED), status)
+        status = jnp.where(rest, jnp.where(away, int(Status.STALLED), int(Status.CONVERGED)), status)
         status = jnp.where(jnp.isfinite(now) & jnp.all(jnp.isfinite(J)), status, int(Status.NOT_FINITE))
         going = status == RUNNING
         moves = better & going
@@ -180,6 +207,7 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, dat
             jnp.where(moves, s.x + dx[best], s.x),
             jnp.where(moves, s.z + dz[best], s.z),
             jnp.maximum(jnp.where(better, dampings[best], dampings[-1]), LEAST),
+            longest,
             _Fit(known, now, status, s.fit.iterations + going.astype(int)),
         )
 
@@ -187,7 +215,8 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, dat
     count = jax.eval_shape(all_residuals, x0, z0).size
     zero = jnp.zeros((), dtype)
     fit = _Fit(jnp.zeros((p, p), dtype), zero, jnp.asarray(RUNNING), jnp.zeros((), int))
-    start = _State(x0, z0, jnp.asarray(FIRST, dtype), fit)
+    none = jnp.zeros((len(data.q), n), dtype), jnp.zeros(p, dtype)
+    start = _State(x0, z0, jnp.asarray(FIRST, dtype), none, fit)
     done = lax.while_loop(lambda s: s.fit.status == RUNNING, improved, start)
     x, z, fit = done.x, done.z, done.fit
     q, v = jax.vmap(partial(begin, of(x)))(data.q, data.v, z)

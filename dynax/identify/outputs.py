@@ -85,11 +85,7 @@ def output_residual(
 
     The arguments are those of `output_error`. Differentiable by all that is not a function or the stepper.
     """
-
-    def one(q: jax.Array, v: jax.Array, controls: jax.Array, measured: Any) -> jax.Array:
-        return _residual(build, params, q, v, controls, measured, dt, missed, stepper)
-
-    return jax.vmap(one)(*data)
+    return jax.vmap(partial(_residual, build, missed, stepper, dt, params))(*data)
 
 
 def output_jacobian(
@@ -110,7 +106,7 @@ def output_jacobian(
     return slopes(lambda x: build(unravel(x)), missed, stepper, x, nothing, data, dt)[0]
 
 
-def _residual(build: Build, params: Any, q, v, controls, measured, dt, missed: Missed, stepper) -> jax.Array:
+def _residual(build: Build, missed: Missed, stepper, dt, params: Any, q, v, controls, measured) -> jax.Array:
     model = build(params)
     run = rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
     return jax.vmap(partial(missed, model))(run.q, run.v, measured)
@@ -123,7 +119,7 @@ def begin(model: Any, q: jax.Array, v: jax.Array, z: jax.Array) -> tuple[jax.Arr
 
 def begun_at(of: Build, missed: Missed, stepper, dt, x, z, q, v, controls, measured) -> jax.Array:
     q, v = begin(of(x), q, v, z)
-    return _residual(of, x, q, v, controls, measured, dt, missed, stepper)
+    return _residual(of, missed, stepper, dt, x, q, v, controls, measured)
 
 
 def slopes(of: Build, missed: Missed, stepper, x, z, data: Segments, dt) -> tuple[jax.Array, jax.Array]:

@@ -12,6 +12,7 @@ from scipy.optimize import least_squares
 
 import dynax as dx
 from dynax import identify
+from dynax.identify.step_slopes import slopes_of, step_slopes
 
 DT = 0.01
 TERMS = ("inertias", "damping")
@@ -62,7 +63,7 @@ def test_noisy_velocities_bias_least_squares_and_not_output_error(key):
         y = jax.vmap(partial(identify.regressor, ARM, terms=TERMS))(run.q[:-1], v[:-1], a)[..., FOUND.base]
         plain = identify.least_squares(identify.compress(y, torques)).values
         data, noise = identify.segments(q, v, torques, 99), jnp.array([1e-3, 1e-3, 0.1, 0.1])
-        fit = identify.output_error(of_base, true + 0.05, data, DT, noise=noise, stepper="explicit")
+        fit = identify.output_error(of_base, true + 0.05, data, DT, noise=noise, scale=0.1, stepper="explicit")
         return plain - true, fit.params - true, fit
 
     plain, found, fit = experiment(jax.random.split(key, 10))
@@ -119,6 +120,43 @@ def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
     fit = identify.output_error(of_logs, far, lost, dt, stepper="explicit")
     assert fit.status == identify.Status.NOT_FINITE
     np.testing.assert_array_equal(fit.params["mass"], far["mass"])
+
+
+@pytest.mark.parametrize("stepper", ["semi_implicit", "explicit"])
+def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
+    """A ball joint that carries a hinge, with all that a drive has, moving, at rest and held by dry friction."""
+    body, dt = dx.SpatialInertia.box((0.3, 0.1, 0.2), mass=1.3, com=(0.1, 0.02, -0.05)), jnp.asarray(0.01)
+    builder = dx.ModelBuilder().body("ball", joint=dx.Spherical(), inertia=body, damping=0.2, friction_loss=0.3)
+    end = dx.Transform.from_translation((0.3, 0.0, 0.1))
+    builder = builder.body("link", parent="ball", joint=HINGE, placement=end, inertia=body, damping=0.1)
+    model = builder.build().replace(armature=jnp.full(4, 0.02), stiffness=jnp.array([0.0, 0.0, 0.0, 5.0]))
+    terms = ("inertias", "armature", "damping", "friction_loss", "stiffness")
+    x = identify.parameter_vector(model, terms)
+
+    def build(x):
+        return identify.with_parameter_vector(model, x, terms)
+
+    slopes = slopes_of(build, x, stepper)
+    assert slopes is not None
+    assert slopes_of(lambda x: model.replace(gravity=x), model.gravity, stepper) is None
+    assert slopes_of(build, x, "rk4") is None
+
+    def both(q, v, tau):
+        after = dx.step(model, q, v, tau, dt, stepper=stepper)[0]
+
+        def ahead(dq, dv, x):
+            q_next, v_next = dx.step(build(x), dx.integrate(model, q, dq), v + dv, tau, dt, stepper=stepper)
+            return jnp.concatenate([dx.difference(model, after, q_next), v_next])
+
+        own = jnp.concatenate(jax.jacrev(ahead, argnums=(0, 1, 2))(jnp.zeros(4), v * 0.0, x), axis=1)
+        return step_slopes(model, slopes, q, v, tau, after, dt, stepper), own
+
+    keys = jax.random.split(jax.random.key(1), 6)
+    q = jax.vmap(lambda key: dx.random_configuration(model, key))(keys)
+    v, tau = jnp.asarray(rng.normal(size=(2, 6, 4)))
+    v, tau = v.at[:3].set(0.0), (0.1 * tau + jax.vmap(lambda q: dx.gravity_force(model, q))(q)).at[4:].multiply(20.0)
+    found, own = jax.jit(jax.vmap(both))(q, v, tau)
+    np.testing.assert_allclose(found, own, atol=1e-11 * np.abs(own).max())
 
 
 def elastic() -> dx.Model:
@@ -187,6 +225,38 @@ def test_exact_data_of_a_ball_joint_and_what_nothing_shows():
     # In order of their names, the first is the colour.
     assert fit.params["colour"] == 2.0
     assert np.isfinite(fit.deviations[0])
+
+
+def test_logarithms_that_the_motion_hardly_shows_come_back_or_say_that_they_do_not():
+    """A hub about a vertical axis, whose mass turns with all that it carries, and starts from which it evaporated;
+    and a hub without damping, whose logarithm has no optimum."""
+    about, off = dx.Revolute((0.0, 0.0, 1.0)), dx.Transform.from_translation((0.05, 0.0, 0.1))
+    hub = dx.SpatialInertia(2.0, (0.02, 0.0, 0.0), (5e-3, 5e-3, 1e-3))
+    rod = dx.SpatialInertia.box((0.3, 0.05, 0.05), mass=1.0, com=(0.15, 0.0, 0.0))
+    builder = dx.ModelBuilder().body("hub", joint=about, inertia=hub, damping=0.1)
+    model = builder.body("rod", parent="hub", joint=HINGE, placement=off, inertia=rod, damping=0.1).build()
+    time = DT * np.arange(100)[:, None]
+    torques, q0 = jnp.asarray(4.0 * np.sin([3.0, 3.5] * time + [0.0, 1.0])), jnp.array([0.3, 0.5])
+
+    def build(x):
+        return model.replace(mass=model.mass * jnp.exp(x["mass"]), damping=model.damping * jnp.exp(x["damping"]))
+
+    @jax.jit
+    @jax.vmap
+    def fit(damping, masses):
+        true = model.replace(damping=damping)
+        run = dx.rollout(true, q0, jnp.zeros(2), torques, DT, stepper="explicit")
+        data = identify.segments(run.q, run.v, torques, 100, measured=run.q)
+        start = {"mass": masses, "damping": jnp.full(2, 0.3)}
+        missed = lambda model, q, v, seen: q - seen  # noqa: E731
+        return identify.output_error(build, start, data, DT, missed=missed, free=False, stepper="explicit")
+
+    masses = jnp.array([[-0.8, 0.3], [-0.3, 0.0], [1.5, 0.0], [0.1, 0.0], [0.0, 0.1]])
+    found = fit(jnp.array([[0.1, 0.1]] * 3 + [[0.0, 0.1]] * 2), masses)
+    assert np.all(found.status[:3] == identify.Status.CONVERGED)
+    np.testing.assert_allclose(found.params["mass"][:3], 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.params["damping"][:3], 0.0, atol=1e-6)
+    assert np.all(found.status[3:] != identify.Status.CONVERGED)
 
 
 def test_what_is_wrong_is_said():

@@ -1,0 +1,86 @@
+"""Friction of drives: curves in closed form, what is held at rest, and stiff bristles in long steps."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
+
+import dynax as dx
+from dynax import actuate
+
+NUMBERS = {"coulomb": 1.0, "static": 1.5, "stribeck_velocity": 0.1}
+STRIBECK = actuate.StribeckFriction(actuate.Direct(), **NUMBERS, viscous=0.4, softness=1e-4)
+LUGRE = actuate.LuGreFriction(actuate.Direct(), 1e5, **NUMBERS, damping=300.0, viscous=0.4)
+NONE = jnp.zeros(1)
+
+
+def curve(v: float) -> float:
+    return np.sign(v) * (1.0 + 0.5 * np.exp(-((v / 0.1) ** 2))) + 0.4 * v
+
+
+def test_friction_curves():
+    for v in (-2.0, -0.05, -0.001, 0.001, 0.05, 0.3, 2.0):
+        at = jnp.full(1, v)
+        assert -STRIBECK((), NONE, NONE, at)[0][0] == pytest.approx(curve(v), rel=1e-6)
+        # Bristles that bend no further.
+        bent = (jnp.full(1, np.sign(v) * (1.0 + 0.5 * np.exp(-((v / 0.1) ** 2))) / 1e5), ())
+        force, (bending, _) = LUGRE(bent, NONE, NONE, at)
+        assert bending[0] == pytest.approx(0.0, abs=1e-12)
+        assert -force[0] == pytest.approx(curve(v), rel=1e-12)
+    gear = actuate.AsymmetricFriction(actuate.Direct(), [1.0, 0.2], [1.4, 0.5], softness=1e-3)
+    one = lambda v: -gear((), NONE, NONE, jnp.full(1, v))[0][0]  # noqa: E731
+    assert one(2.0) == pytest.approx(1.4, abs=1e-12)
+    assert one(-2.0) == pytest.approx(-2.4, abs=1e-12)
+    # Wherever it moves it brakes, and the command comes through.
+    speeds = jnp.linspace(-3e-3, 3e-3, 41)
+    for law in (gear, STRIBECK):
+        force = jax.vmap(lambda v, law=law: law((), NONE, NONE, v[None])[0][0])(speeds)
+        assert np.all(np.asarray(force * speeds)[np.abs(speeds) > 1e-9] < 0.0)
+        assert law((), jnp.full(1, 7.0), NONE, NONE)[0][0] == pytest.approx(7.0, abs=1e-12)
+
+
+def test_derivatives_of_friction_are_finite_at_rest():
+    def force(law, v):
+        state = law.initial(1, jnp.float64)
+        state = law.advance(state, NONE, NONE, v, jnp.asarray(1e-3))
+        return law(state, NONE, NONE, v)[0][0]
+
+    for law in (STRIBECK, LUGRE, actuate.AsymmetricFriction(actuate.Direct(), [1.0, 0.2], [1.4, 0.5])):
+        by_law, by_velocity = jax.grad(force, argnums=(0, 1))(jax.tree.map(jnp.asarray, law), NONE)
+        assert np.all(np.isfinite(np.concatenate([np.ravel(x) for x in jax.tree.leaves((by_law, by_velocity))])))
+        assert by_velocity[0] < 0.0
+
+
+@pytest.mark.parametrize("v", [0.0, 1e-6, -0.02, 0.5])
+def test_bristles_bend_as_their_equation_says(v):
+    held, dt = 1.0 + 0.5 * np.exp(-((v / 0.1) ** 2)), 2e-4
+    wanted = solve_ivp(lambda _, z: v - 1e5 * abs(v) / held * z, (0.0, dt), [2e-6], rtol=1e-12, atol=1e-18).y[0, -1]
+    z = LUGRE.advance((jnp.full(1, 2e-6), ()), NONE, NONE, jnp.full(1, v), jnp.asarray(dt))[0]
+    assert z[0] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_pushed_block_holds_still_or_slides():
+    """LuGre's block in steps that are long for its bristles (100 radians of theirs in one): pushed by less than the
+    Coulomb friction it moves by what bends them, by more it runs as fast as the curve of friction lets it."""
+    block = dx.SpatialInertia(0.1, (0.0, 0.0, 0.0), (1e-3, 1e-3, 1e-3))
+    model = dx.ModelBuilder().body("block", joint=dx.Prismatic((1.0, 0.0, 0.0)), inertia=block).build()
+    law = actuate.LuGreFriction(actuate.Direct(), 1e7, **NUMBERS, damping=2e3, viscous=0.4)
+    drive = actuate.on_joints(model, ["block_joint"], law)
+    start = jnp.zeros(1)
+
+    @jax.jit
+    @jax.vmap
+    def pushed(force):
+        return dx.rollout(model, start, start, jnp.full((2000, 1), force), 1e-2, actuators=drive)
+
+    run = pushed(jnp.array([0.7, 3.0]))
+    ((bend, _),) = run.actuators
+    assert 1e7 * bend[0, -1, 0] == pytest.approx(0.7, rel=1e-6)
+    # The bristles slip a little as they bend, `dz/dx = 1 - s0 z / g`, and more as the block swings on them.
+    least = -1.5e-7 * np.log(1.0 - 0.7 / 1.5)
+    assert least * (1.0 - 1e-3) < run.q[0, -1, 0] < 10.0 * least
+    assert run.v[1, -1, 0] == pytest.approx(brentq(lambda v: curve(v) - 3.0, 1.0, 10.0), rel=1e-6)
