@@ -30,6 +30,7 @@ from dynax.io._written import (
     linear_gears,
     note_constraints,
     numbers,
+    roll_pitch_yaw,
     tree_only,
 )
 from dynax.joints import Free, Planar, Prismatic, Revolute
@@ -154,11 +155,4 @@ def _note_numbers(model: Model, notes: Notes) -> None:
 
 
 def _origin(element: xml.Element, rotation: np.ndarray, place: np.ndarray) -> None:
-    """`Rz(yaw) Ry(pitch) Rx(roll)`; where the pitch is a quarter of a turn, roll is zero."""
-    pitch = np.arctan2(-rotation[2, 0], np.hypot(rotation[0, 0], rotation[1, 0]))
-    if np.hypot(rotation[0, 0], rotation[1, 0]) > 1e-9:
-        roll = np.arctan2(rotation[2, 1], rotation[2, 2])
-        yaw = np.arctan2(rotation[1, 0], rotation[0, 0])
-    else:
-        roll, yaw = 0.0, np.arctan2(-rotation[0, 1], rotation[1, 1])
-    xml.SubElement(element, "origin", xyz=numbers(place), rpy=numbers([roll, pitch, yaw]))
+    xml.SubElement(element, "origin", xyz=numbers(place), rpy=numbers(roll_pitch_yaw(rotation)))
