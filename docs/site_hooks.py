@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -36,6 +37,8 @@ def display_equation(source: str, language, css_class, options, md, **_) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.copyright = f"dynax {project['version']}"  # at the foot of each page
     config.mdx_configs["pymdownx.superfences"] = {
         "custom_fences": [{"name": "math", "class": "equation", "format": display_equation}]
     }

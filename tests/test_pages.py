@@ -123,6 +123,12 @@ def test_links_within_the_project_lead_somewhere(page):
     assert [t for t in targets if "://" not in t and not (page.parent / t).exists()] == []
 
 
+def test_every_example_is_in_the_gallery():
+    examples = {example.name for example in (ROOT / "examples").glob("*.py")}
+    shown = re.findall(r'--8<-- "examples/(\S+)"', (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(examples)
+
+
 def test_every_page_is_in_the_navigation():
     """`mkdocs build --strict` asks for it as well; here it costs nothing."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]

@@ -37,7 +37,7 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    style = {"font.size": 13, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 14}
+    style: Any = {"font.size": 13, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 14}
     with plt.rc_context(style):
         figure = page(name, checks, batch, reached, masses)
         figure.savefig(path, dpi=110)

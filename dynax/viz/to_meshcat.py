@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def show_in_meshcat(visualizer: Any, robot: Any, motion: Any = None, **options: 
     Each body is a node `robot/body` with its pose in the world. Needs `pip install "dynax[meshcat]"`.
     """
     try:
-        from meshcat import animation, geometry
+        animation: Any = import_module("meshcat.animation")  # no dependency of the type checker's
+        geometry: Any = import_module("meshcat.geometry")
     except ImportError:
         raise ModuleNotFoundError('this needs the meshcat package: pip install "dynax[meshcat]"') from None
 

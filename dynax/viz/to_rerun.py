@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def log_to_rerun(recording: Any, robot: Any, motion: Any = None, **options: Any)
     point; of `forces` arrows at `/robot/forces`. Needs `pip install "dynax[rerun]"`.
     """
     try:
-        import rerun as rr
+        rr: Any = import_module("rerun")  # no dependency of the type checker's
     except ImportError:
         raise ModuleNotFoundError('this needs the rerun-sdk package: pip install "dynax[rerun]"') from None
 
