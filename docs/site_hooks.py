@@ -2,7 +2,8 @@
 
 `README.md`, `CONVENTIONS.md` and their like are pages of the site, under the names of `ROOT_PAGES`; a link from or to
 one of them, as it works in a checkout, works in the site as well, and so does one to an example, which leads to its
-place in the gallery; other files of the project that pages link to, such as notebooks, come along in `files/`. A block `math` becomes MathML, which browsers draw by themselves.
+place in the gallery. Other files of the project that pages link to, such as notebooks, come along in `files/`. A block
+`math` becomes MathML, which browsers draw by themselves.
 """
 
 from __future__ import annotations
