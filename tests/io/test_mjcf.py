@@ -445,7 +445,7 @@ def test_a_file_that_crashes_the_compiler_ends_a_child_only(tmp_path, monkeypatc
     path = tmp_path / "self.xml"
     asset = f'<asset><model name="m" file="{path.name}"/></asset>'
     path.write_text(one("<joint/><geom size='.1'/>", asset).replace("</body>", '</body><attach model="m" body="b"/>'))
-    with pytest.raises(dx.ModelError, match="compiler was (ended by the system: SIG|stopped after)") as caught:
+    with pytest.raises(dx.ModelError, match=r"compiler was (ended by the system: SIG|stopped after)") as caught:
         dx.load(path, isolate=True)
     assert caught.value.file == str(path)
 
