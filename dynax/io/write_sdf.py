@@ -126,7 +126,8 @@ def _joint(robot: xml.Element, model: Model, k: int, parent: str, gears: dict, n
         return
     told = KINDS.get(type(kind))
     if told is None:
-        raise ModelError(f"SDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}")
+        hint = "a saved model has it"
+        raise ModelError(f"SDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}", hint=hint)
     limits = np.asarray(model.position_limits[model.q_slice(name)], float)
     if told == "revolute" and not np.any(np.isfinite(limits)):
         told = "continuous"

@@ -109,7 +109,8 @@ def _joint(
     types = ((Revolute, "revolute"), (Prismatic, "prismatic"), (Planar, "planar"), (Free, "floating"))
     told = next((word for joint, word in types if type(kind) is joint), None)
     if told is None:
-        raise ModelError(f"URDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}")
+        hint = "an MJCF or an SDF may have it, a saved model has"
+        raise ModelError(f"URDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}", hint=hint)
     single = told in ("revolute", "prismatic")
     if told == "revolute" and not np.any(np.isfinite(limits)):
         told = "continuous"
