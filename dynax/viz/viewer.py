@@ -49,6 +49,7 @@ class Viewer:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._clock: dict[str, Any] = {}
+        self._player: threading.Thread | None = None
         self._scene.set_up_direction("+z")
         with self._gui.add_folder("Show"):
             self._shown = {
@@ -179,7 +180,8 @@ class Viewer:
                 "time": self._gui.add_slider("time [s]", 0.0, max(self._end, 1e-3), 1e-3, 0.0),
             }
         self._clock["time"].on_update(lambda _: self.show(self._clock["time"].value))
-        threading.Thread(target=self._run, daemon=True, name="dynax viewer").start()
+        self._player = threading.Thread(target=self._run, daemon=True, name="dynax viewer")
+        self._player.start()
 
     def _run(self) -> None:
         clock, last = self._clock, time.perf_counter()
@@ -266,6 +268,8 @@ class Viewer:
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
+            if self._player is not None and self._player is not threading.current_thread():
+                self._player.join()  # a last picture is not to go to a server that has ended
             with contextlib.redirect_stdout(None):
                 self._server.stop()
 
