@@ -118,6 +118,7 @@ def test_what_is_missing_is_named(monkeypatch):
 
     model = arm()
     for package, show in (("rerun", dx.viz.log_to_rerun), ("meshcat", dx.viz.show_in_meshcat)):
-        monkeypatch.setitem(sys.modules, package, None)
+        for module in (package, f"{package}.animation"):
+            monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ModuleNotFoundError, match=rf"dynax\[{package}\]"):
             show(None, model)
