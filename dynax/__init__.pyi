@@ -32,6 +32,8 @@ from dynax.model.parameters import (
 )
 from dynax.model.validity import check_state as check_state
 from dynax.io import (
+    DrakeConverter as DrakeConverter,
+    JaxsimConverter as JaxsimConverter,
     JointState as JointState,
     MujocoConverter as MujocoConverter,
     PinocchioConverter as PinocchioConverter,
@@ -44,6 +46,7 @@ from dynax.io import (
     rewrite as rewrite,
     save as save,
     write_mjcf as write_mjcf,
+    write_sdf as write_sdf,
     write_urdf as write_urdf,
 )
 

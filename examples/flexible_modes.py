@@ -125,7 +125,7 @@ if arguments.figure:
     for path, name in ((before, "as drawn"), (ours, "found")):
         above.plot(time[shown], 1e3 * np.asarray(path)[shown], linewidth=1, label=name)
     above.set(ylabel="tip [mm]", xlim=(0.0, time[shown][-1]))
-    above.legend(loc="lower left", ncols=3)
+    above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     below.plot(time, 1e3 * (measured - ours), ".", markersize=2)
     below.set(xlabel="time [s]", ylabel="measured less found [mm]")
     modes = np.arange(1, sought + 1)
@@ -133,5 +133,5 @@ if arguments.figure:
     last.plot(modes, 100.0 * known[1], "x", markersize=10, label="is")
     last.axhline(1.0, color="gray", linestyle=":", label="drawn")
     last.set(xlabel="mode", ylabel="damping ratio [%]", xticks=modes, ylim=(0.0, None))
-    last.legend(loc="lower right")
+    last.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     figure.savefig(arguments.figure, dpi=110)

@@ -16,9 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FAMILIES = ("actuate", "contact", "optimize", "identify", "operators", "simulate", "viz")
 """Submodules whose names are public beside those of `dynax` itself."""
-# A block of Python; before it, why it is not run; after it, what it prints.
+# A block of Python; before it, why it is not run, or the engine that it is run with; after it, what it prints.
 BLOCK = re.compile(
-    r"^(?:<!-- not run: (.+?) -->\n)?```python[^\n]*\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- (not run|needs): (.+?) -->\n)?```python[^\n]*\n(.*?)^```\n(?:\n```text\n(.*?)^```)?",
+    re.MULTILINE | re.DOTALL,
 )
 FENCED = re.compile(r"^ *```+.*?^ *```+ *$", re.MULTILINE | re.DOTALL)
 
@@ -31,10 +32,16 @@ class Block(NamedTuple):
     """What it prints, empty if the page does not say."""
     excuse: str
     """Why it is not run; empty if it is."""
+    needs: str
+    """The package of another engine which is no dependency of the tests: CI runs the block where it is installed."""
 
 
 def blocks(page: Path) -> list[Block]:
-    return [Block(code, shown, excuse) for excuse, code, shown in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [
+        Block(code, shown, why if what == "not run" else "", why if what == "needs" else "")
+        for what, why, code, shown in found
+    ]
 
 
 def name_of(page: Path) -> str:

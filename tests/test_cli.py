@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ from dynax.cli import main
 from dynax.demo.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
+# Before 3.17 MuJoCo finds principal axes of inertia to five digits.
+DIGITS = 1e-9 if tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 17) else 1e-4
 ARM = ROOT / "dynax" / "models" / "arm7.urdf"
 
 
@@ -91,11 +94,12 @@ def test_convert_both_ways_and_names_what_is_lost(capsys, tmp_path):
     assert printed(capsys, "convert", ARM, saved)["left_out"] == []
     model = dx.load(ARM)
     for file in (mjcf, back, saved):
-        np.testing.assert_allclose(dx.load(file).inertia, model.inertia, rtol=1e-9)
+        np.testing.assert_allclose(dx.load(file).inertia, model.inertia, rtol=DIGITS)
         np.testing.assert_allclose(dx.load(file).damping, model.damping)
     assert main(["convert", str(ARM), str(saved)]) == 2
     assert "--force replaces it" in capsys.readouterr().err
-    assert main(["convert", str(ARM), str(tmp_path / "arm.sdf")]) == 2
+    assert printed(capsys, "convert", ARM, tmp_path / "arm.sdf")["left_out"] == []
+    assert main(["convert", str(ARM), str(tmp_path / "arm.obj")]) == 2
     assert "ending" in capsys.readouterr().err
 
 
@@ -157,14 +161,20 @@ def test_bench_agrees_with_its_peers(capsys, tmp_path):
         assert all(row["seconds"] > 0 for row in found["rows"])
 
 
-def test_a_bar_counts_steps_and_ends_full(capsys):
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_bar_counts_steps_and_ends_full(watched, capsys, monkeypatch):
     progress = Progress(400)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
     assert capsys.readouterr().err == ""  # nothing is shown while programs are compiled
     progress.start()
     for k in range(3):
         progress.tick(f"now {k}")
     progress.stop()
-    last = capsys.readouterr().err.rstrip().splitlines()[-1]
+    shown = capsys.readouterr().err
+    if not watched:  # a log is no place for a bar
+        assert shown == ""
+        return
+    last = shown.rstrip().splitlines()[-1]
     assert "100%" in last
     assert "3/3" in last
     assert "now 2" in last

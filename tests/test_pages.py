@@ -5,18 +5,21 @@ Each page is one program, in a folder that has a `robot.urdf`. Those that take l
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_origin
 
 import pytest
-from pages import PAGES, ROOT, blocks, name_of, public, returned, used
+from pages import PAGES, ROOT, Block, blocks, name_of, public, returned, used
 
-WITH_BLOCKS = [page for page in PAGES if not all(block.excuse for block in blocks(page))]
+WITH_BLOCKS = [page for page in PAGES if not all(block.excuse or block.needs for block in blocks(page))]
+BESIDE = [page for page in PAGES if any(block.needs for block in blocks(page))]
 BETWEEN = "-- end of block --"
 
 
@@ -35,13 +38,24 @@ def same(printed: str, shown: str) -> bool:
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
 def test_page_prints_what_it_shows(page, tmp_path):
+    prints(page, [block for block in blocks(page) if not block.excuse and not block.needs], tmp_path)
+
+
+@pytest.mark.parametrize("page", BESIDE, ids=name_of)
+def test_page_prints_what_it_shows_beside_its_engine(page, tmp_path):
+    for engine in {block.needs for block in blocks(page) if block.needs}:
+        if importlib.util.find_spec(engine) is None:
+            pytest.skip(f"NO {engine.upper()}: WHAT {name_of(page)} DOES WITH IT WAS NOT RUN")
+    prints(page, [block for block in blocks(page) if not block.excuse], tmp_path)
+
+
+def prints(page: Path, run: list[Block], folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as in the other tests; numbers are the same
-    run = [block for block in blocks(page) if not block.excuse]
-    shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", tmp_path / "robot.urdf")
-    (tmp_path / "page.py").write_text(f"\nprint({BETWEEN!r})\n".join(block.code for block in run), encoding="utf-8")
+    shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
+    (folder / "page.py").write_text(f"\nprint({BETWEEN!r})\n".join(block.code for block in run), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "page.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     outputs = done.stdout.split(BETWEEN)
@@ -49,8 +63,8 @@ def test_page_prints_what_it_shows(page, tmp_path):
     for block, output in zip(run, outputs, strict=False):
         if block.shown:
             printed, expected = words(output), words(block.shown)
-            assert len(printed) == len(expected), output
-            assert all(map(same, printed, expected)), output
+            assert len(printed) == len(expected), f"{name_of(page)}: {output}"
+            assert all(map(same, printed, expected)), f"{name_of(page)}: {output}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -107,6 +121,12 @@ def test_every_public_name_says_what_it_is():
 def test_links_within_the_project_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
     assert [t for t in targets if "://" not in t and not (page.parent / t).exists()] == []
+
+
+def test_every_example_is_in_the_gallery():
+    examples = {example.name for example in (ROOT / "examples").glob("*.py")}
+    shown = re.findall(r'--8<-- "examples/(\S+)"', (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(examples)
 
 
 def test_every_page_is_in_the_navigation():

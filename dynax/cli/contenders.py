@@ -17,7 +17,8 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
 from dynax.errors import ModelError
 from dynax.io._mjcf_compile import import_mujoco
-from dynax.io.convert import MujocoConverter, PinocchioConverter
+from dynax.io.convert_mujoco import MujocoConverter
+from dynax.io.convert_pinocchio import PinocchioConverter
 from dynax.io.write_mjcf import write_mjcf
 from dynax.io.write_urdf import write_urdf
 from dynax.model import Model

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from dynax.cli.terminal import GOOD, YELLOW, add_json, add_robot, paint, print_json
 
-HELP = "write a robot as a URDF, an MJCF or a saved model, and say what the format cannot"
+HELP = "write a robot as a URDF, an MJCF, an SDF or a saved model, and say what the format cannot"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     add_robot(command)
-    command.add_argument("output", help="by its ending: .urdf, .xml or .mjcf, .json for a saved model")
+    command.add_argument("output", help="by its ending: .urdf, .xml or .mjcf, .sdf, .json for a saved model")
     command.add_argument("--force", action="store_true", help="replace a file that exists")
     add_json(command)
 
@@ -23,10 +23,11 @@ def run(options: argparse.Namespace) -> int:
     from dynax.errors import ModelError
     from dynax.io import load, save
     from dynax.io.write_mjcf import write_mjcf
+    from dynax.io.write_sdf import write_sdf
     from dynax.io.write_urdf import write_urdf
 
     output = Path(options.output)
-    writers = {".urdf": write_urdf, ".xml": write_mjcf, ".mjcf": write_mjcf, ".json": save}
+    writers = {".urdf": write_urdf, ".xml": write_mjcf, ".mjcf": write_mjcf, ".sdf": write_sdf, ".json": save}
     if output.suffix.lower() not in writers:
         raise ModelError(f"its ending is none of {', '.join(writers)}", file=options.output)
     if output.exists() and not options.force:

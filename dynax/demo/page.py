@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,22 +31,32 @@ def check_output(path: Path) -> None:
 
 
 def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reach, masses: Masses) -> None:
-    """Six panels: energy, batch, hand path, distance, torques, masses."""
+    """Write the page, without a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 14})
+    style: Any = {"font.size": 13, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 14}
+    with plt.rc_context(style):
+        figure = page(name, checks, batch, reached, masses)
+        figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def page(name: str, checks: Checks, batch: Throughput, reached: Reach, masses: Masses) -> Any:
+    """Six panels: energy, batch, hand path, distance, torques, masses; what lines mean stands above them."""
+    import matplotlib.pyplot as plt
+
     figure = plt.figure(figsize=(13, 7.5), layout="constrained")
     figure.suptitle(f"dynax on {name}", fontsize=17)
 
     axes = figure.add_subplot(2, 3, 1)
-    axes.plot(checks.time, checks.kinetic, color=AFTER, lw=1, label="kinetic")
-    axes.plot(checks.time, checks.energy - checks.kinetic, color=BEFORE, lw=1, label="potential")
+    axes.plot(checks.time, checks.kinetic, color=AFTER, lw=1.5, label="kinetic")
+    axes.plot(checks.time, checks.energy - checks.kinetic, color=BEFORE, lw=1.5, label="potential")
     axes.plot(checks.time, checks.energy, color=TARGET, lw=1.5, label=f"total, drift {checks.energy_drift:.0e}")
-    axes.set(title="energy of a free motion", xlabel="s", ylabel="J")
-    axes.legend(frameon=False, loc="center left")
+    axes.set(xlabel="s", ylabel="J")
+    _titled(axes, "energy of a free motion")
 
     across = _towards(reached)
     axes = figure.add_subplot(2, 3, 2)
@@ -55,13 +66,13 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
 
     axes = figure.add_subplot(2, 3, 3)
     before, after = reached.path_before, reached.path_after
-    axes.plot(before @ across, before[:, 2], color=BEFORE, marker="o", ms=7, label="before: holding still")
-    axes.plot(after @ across, after[:, 2], color=AFTER, lw=2, label="after")
+    axes.plot(before @ across, before[:, 2], color=BEFORE, marker="o", ms=7, label="held still")
+    axes.plot(after @ across, after[:, 2], color=AFTER, lw=2, label="found")
     axes.plot(reached.target @ across, reached.target[2], color=TARGET, marker="*", ms=16, ls="", label="target")
-    axes.set(xlabel="towards the target [m]", ylabel="height [m]", title="path of the hand")
+    axes.set(xlabel="towards the target [m]", ylabel="height [m]")
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.15)
-    axes.legend(frameon=False, loc="best")
+    _titled(axes, "path of the hand")
 
     axes = figure.add_subplot(2, 3, 4)
     axes.semilogy(1e3 * reached.distances, color=AFTER)
@@ -83,10 +94,18 @@ def draw(path: Path, name: str, checks: Checks, batch: Throughput, reached: Reac
     ):
         axes.bar(place + 0.27 * (k - 1), values[shown], 0.25, color=colour, label=label)
     axes.set_xticks(place, [masses.names[i][-14:] for i in shown], rotation=45, ha="right")
-    axes.set(title="link masses from a motion", ylabel="kg")
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    axes.set(ylabel="kg")
+    _titled(axes, "link masses from a motion")
+    return figure
+
+
+def _titled(axes: Any, title: str) -> None:
+    """The title, and below it what the lines mean: in the axes a legend would hide some of them."""
+    axes.set_title(title, pad=26)
+    axes.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=12,
+        handlelength=1.2, columnspacing=1.0, handletextpad=0.4, borderaxespad=0.1,
+    )  # fmt: skip
 
 
 def _towards(reached: Reach) -> np.ndarray:

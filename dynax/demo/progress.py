@@ -17,7 +17,7 @@ class Progress:
         """Everything is compiled: the clock runs from here."""
         from tqdm import tqdm
 
-        self._bar = tqdm(total=self.most, unit="step")
+        self._bar = tqdm(total=self.most, unit="step", disable=None)  # none where nobody watches, as in a log
 
     def tick(self, text: str) -> None:
         """One more step, with what it has come to."""

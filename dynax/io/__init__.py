@@ -1,8 +1,10 @@
 """Readers of robot descriptions, converters of state, and saving."""
 
 from dynax.io.convert import JointState as JointState
-from dynax.io.convert import MujocoConverter as MujocoConverter
-from dynax.io.convert import PinocchioConverter as PinocchioConverter
+from dynax.io.convert_drake import DrakeConverter as DrakeConverter
+from dynax.io.convert_jaxsim import JaxsimConverter as JaxsimConverter
+from dynax.io.convert_mujoco import MujocoConverter as MujocoConverter
+from dynax.io.convert_pinocchio import PinocchioConverter as PinocchioConverter
 from dynax.io.installed import installed_robots as installed_robots
 from dynax.io.load import load as load
 from dynax.io.load_actuators import load_actuators as load_actuators
@@ -18,4 +20,5 @@ from dynax.io.rewrite import rewrite as rewrite
 from dynax.io.save import save as save
 from dynax.io.scene import load_scene as load_scene
 from dynax.io.write_mjcf import write_mjcf as write_mjcf
+from dynax.io.write_sdf import write_sdf as write_sdf
 from dynax.io.write_urdf import write_urdf as write_urdf

@@ -52,6 +52,15 @@ def numbers(values: ArrayLike) -> str:
     return " ".join(np.format_float_positional(x, trim="-") if abs(x) < 1e16 else repr(float(x)) for x in every)
 
 
+def roll_pitch_yaw(rotation: np.ndarray) -> np.ndarray:
+    """Of `Rz(yaw) Ry(pitch) Rx(roll)`; where the pitch is a quarter of a turn, roll is zero."""
+    flat = np.hypot(rotation[0, 0], rotation[1, 0])
+    pitch = np.arctan2(-rotation[2, 0], flat)
+    if flat <= 1e-9:
+        return np.array([0.0, pitch, np.arctan2(-rotation[0, 1], rotation[1, 1])])
+    return np.array([np.arctan2(rotation[2, 1], rotation[2, 2]), pitch, np.arctan2(rotation[1, 0], rotation[0, 0])])
+
+
 def note_constraints(model: Model, notes: Notes) -> None:
     for name in model.loop_names:
         notes.add(f"loop {name!r}", "left out: it is open in the file")

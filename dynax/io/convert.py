@@ -1,4 +1,5 @@
-"""States between our conventions and those of MuJoCo and Pinocchio.
+"""States between our conventions and those of other engines: what `MujocoConverter`, `PinocchioConverter`,
+`DrakeConverter` and `JaxsimConverter` share.
 
 A converter is made once from our model and the other tool's, joints matched by name; it then holds nothing but index
 arrays, and its methods are pure functions of arrays that work under `jit`, `vmap` and `grad`. Power is the same on both
@@ -13,13 +14,19 @@ sides: `tau @ v`.
 | planar `v` | `omega, vx, vy` | | `vx, vy, omega` |
 | revolute without limits `q` | angle | angle | `cos, sin` for `continuous` joints |
 
-Unless it says otherwise, components are in the body's axes. Accelerations are the derivatives of `v` on either side.
-MuJoCo's is that of a velocity in world axes, so it depends on the velocity too: `R (v_dot + omega x v)`.
+| joint | Drake, velocities in the parent's axes | JaxSim, in the world's axes |
+|---|---|---|
+| free `q` | `qw qx qy qz` or `roll pitch yaw`, then `x y z` | `x y z, qw qx qy qz`, before all others |
+| free `v` | `[omega; velocity]` | `[velocity; omega]` |
+| spherical `q`; `v` | `roll pitch yaw`; `omega` | |
+| planar `q`; `v` | `x, y, theta`; `vx, vy, omega` | |
+
+Unless it says otherwise, components are in the body's axes. Accelerations are the derivatives of `v` on either side:
+that of a velocity in axes which do not move depends on the velocity too, `R (v_dot + omega x v)`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,19 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynax.io._mujoco_names import BALL, FREE, HINGE, SLIDE, joint_names
-from dynax.joints import (
-    AbstractJoint,
-    Free,
-    Gimbal,
-    Helical,
-    Planar,
-    Prismatic,
-    Revolute,
-    Spherical,
-    Translation,
-    Universal,
-)
+from dynax.joints import AbstractJoint, Free, Planar, Spherical
 from dynax.model import Model
 from dynax.spatial import Quaternion
 
@@ -54,7 +49,7 @@ class JointState(NamedTuple):
     tau: jax.Array | None = None
 
 
-class _Joint(NamedTuple):
+class TheirJoint(NamedTuple):
     """A joint of the other tool: where its coordinates stand, and the types of ours it can match."""
 
     name: str
@@ -65,172 +60,71 @@ class _Joint(NamedTuple):
     """Whether its angle is kept as cosine and sine."""
 
 
-_MUJOCO: dict[int, tuple[type[AbstractJoint], ...]] = {
-    FREE: (Free,), BALL: (Spherical,), SLIDE: (Prismatic,), HINGE: (Revolute,)
-}  # fmt: skip
-_PINOCCHIO: dict[str, tuple[type[AbstractJoint], ...]] = {
-    "R[XYZ]|RUB[XYZ]|Revolute(Unbounded)?Unaligned": (Revolute,),
-    "P[XYZ]|PrismaticUnaligned": (Prismatic,),
-    "H[XYZ]|HelicalUnaligned": (Helical,),
-    "FreeFlyer": (Free,),
-    "Spherical": (Spherical,),
-    "SphericalZYX": (Gimbal,),
-    "Planar": (Planar,),
-    "Translation": (Translation,),
-    "Universal": (Universal,),
-}
+class Turn(NamedTuple):
+    """A joint of ours whose velocity other tools give in axes of its parent: where it stands in our `q` and `v`."""
+
+    kind: type[AbstractJoint]
+    q: int
+    v: int
+
+    def blocks(self, q: jax.Array) -> list[tuple[np.ndarray, jax.Array]]:
+        """Rows of `v`, and what turns them from the body's axes to the parent's."""
+        if self.kind is Planar:
+            c, s = jnp.cos(q[self.q]), jnp.sin(q[self.q])
+            return [(self.v + np.array([1, 2]), jnp.array([[c, -s], [s, c]]))]
+        start = self.q + (3 if self.kind is Free else 0)
+        rotation = Quaternion.from_array(q[start : start + 4]).matrix().array
+        count = 2 if self.kind is Free else 1
+        return [(self.v + 3 * k + np.arange(3), rotation) for k in range(count)]
+
+    def spin(self, v: jax.Array) -> tuple[np.ndarray, jax.Array]:
+        """Rows of linear velocity, and `omega x velocity` in the body's axes: the rest of its derivative."""
+        if self.kind is Planar:
+            return self.v + np.array([1, 2]), v[self.v] * jnp.array([-v[self.v + 2], v[self.v + 1]])
+        rows = self.v + 3 + np.arange(3 if self.kind is Free else 0)
+        return rows, jnp.cross(v[self.v + np.arange(3)], v[rows]) if self.kind is Free else v[rows]
 
 
-class MujocoConverter:
-    """Between our states and MuJoCo's.
-
-    **Arguments:**
-
-    - `model`: our model.
-    - `mj_model`: a `mujoco.MjModel` of the same robot. Joints correspond by name; those without one have the names
-      `dx.load` gives them. If one free joint is left over on either side, the two correspond.
-
-    `to` and `back` convert one state; `jax.vmap` converts batches.
-    """
-
-    def __init__(self, model: Model, mj_model: Any):
-        theirs = [
-            _Joint(name, _MUJOCO[int(kind)], int(q), int(v))
-            for name, kind, q, v in zip(
-                joint_names(mj_model), mj_model.jnt_type, mj_model.jnt_qposadr, mj_model.jnt_dofadr, strict=True
-            )
-        ]
-        self._q, self._v = np.zeros(model.nq, int), np.zeros(model.nv, int)
-        free = []
-        for joint, k in _matched(model, theirs, "MuJoCo"):
-            ours = model.topology.joints[k]
-            q, v = int(model.topology.q_start[k]), int(model.topology.v_start[k])
-            self._q[joint.q : joint.q + ours.nq] = np.arange(q, q + ours.nq)
-            rows = np.arange(v, v + ours.nv)
-            if isinstance(ours, Free):
-                rows = np.roll(rows, 3)  # the linear ones first
-                free.append((q + 3, v, v + 3))
-            self._v[joint.v : joint.v + ours.nv] = rows
-        self._q_back, self._v_back = np.argsort(self._q), np.argsort(self._v)
-        start = np.array(free, int).reshape(-1, 3, 1)
-        self._quaternion = start[:, 0] + np.arange(4)
-        self._angular, self._linear = start[:, 1] + np.arange(3), start[:, 2] + np.arange(3)
-
-    def to(
-        self, q: ArrayLike, v: ArrayLike | None = None, *, a: ArrayLike | None = None, tau: ArrayLike | None = None
-    ) -> JointState:
-        """Our state as MuJoCo's `qpos`, `qvel`, `qacc` and `qfrc`; `a` needs `v`."""
-        s = _arrays(len(self._q), len(self._v), q, v, a, tau)
-        rotation = self._rotations(s.q)
-
-        def turned(x: jax.Array | None) -> jax.Array | None:
-            if x is None:
-                return None
-            linear = jnp.einsum("fij,fj->fi", rotation, x[self._linear])
-            return x.at[self._linear].set(linear)[self._v]
-
-        spun = None if a is None else self._add_spin(s.a, s.v, 1.0)
-        return JointState(s.q[self._q], turned(s.v), turned(spun), turned(s.tau))
-
-    def back(
-        self,
-        qpos: ArrayLike,
-        qvel: ArrayLike | None = None,
-        *,
-        qacc: ArrayLike | None = None,
-        qfrc: ArrayLike | None = None,
-    ) -> JointState:
-        """MuJoCo's state as ours; `qacc` needs `qvel`."""
-        s = _arrays(len(self._q), len(self._v), qpos, qvel, qacc, qfrc)
-        q = s.q[self._q_back]
-        rotation = self._rotations(q)
-
-        def turned(x: jax.Array | None) -> jax.Array | None:
-            if x is None:
-                return None
-            x = x[self._v_back]
-            linear = jnp.einsum("fji,fj->fi", rotation, x[self._linear])
-            return x.at[self._linear].set(linear)
-
-        v, a = turned(s.v), turned(s.a)
-        return JointState(q, v, None if v is None or a is None else self._add_spin(a, v, -1.0), turned(s.tau))
-
-    def _rotations(self, q: jax.Array) -> jax.Array:
-        """Body to world for every free joint, from our coordinates."""
-        return Quaternion.from_array(q[self._quaternion]).matrix().array
-
-    def _add_spin(self, a: jax.Array, v: jax.Array, sign: float) -> jax.Array:
-        """`a + omega x v` at the free joints: our derivative of body components against that of the vector."""
-        return a.at[self._linear].add(sign * jnp.cross(v[self._angular], v[self._linear]))
+def turns(model: Model, rows: Sequence[int]) -> list[Turn]:
+    """The joints among `rows` that turn as a whole."""
+    found = []
+    for k in rows:
+        kind = next((t for t in (Free, Spherical, Planar) if isinstance(model.topology.joints[k], t)), None)
+        if kind is not None:
+            found.append(Turn(kind, int(model.topology.q_start[k]), int(model.topology.v_start[k])))
+    return found
 
 
-class PinocchioConverter:
-    """Between our states and Pinocchio's.
-
-    **Arguments:**
-
-    - `model`: our model.
-    - `pin_model`: a `pinocchio.Model` of the same robot. Joints correspond by name; if one free joint is left over on
-      either side, the two correspond.
-
-    `to` and `back` convert one state; `jax.vmap` converts batches. A `continuous` joint has `cos` and `sin` in
-    Pinocchio: coming back its angle lies within half a turn of zero. Velocities and forces only change order.
-    """
-
-    def __init__(self, model: Model, pin_model: Any):
-        theirs = [
-            _pinocchio_joint(name, joint)
-            for name, joint in zip(pin_model.names, pin_model.joints, strict=True)
-            if name != "universe"
-        ]
-        self._nq = int(pin_model.nq)
-        self._v = np.zeros(model.nv, int)
-        plain, angles = [], []
-        for joint, k in _matched(model, theirs, "Pinocchio"):
-            ours = model.topology.joints[k]
-            q, v = int(model.topology.q_start[k]), int(model.topology.v_start[k])
-            self._v[joint.v : joint.v + ours.nv] = v + _pinocchio_velocity(ours)
-            if isinstance(ours, Free):
-                plain += zip(joint.q + np.arange(7), q + np.array([0, 1, 2, 4, 5, 6, 3]), strict=True)
-            elif isinstance(ours, Spherical):
-                plain += zip(joint.q + np.arange(4), q + np.array([1, 2, 3, 0]), strict=True)
-            elif isinstance(ours, Planar):
-                _check_planar(model, k)
-                plain += [(joint.q, q + 1), (joint.q + 1, q + 2)]
-                angles.append((joint.q + 2, q))
-            elif joint.circle:
-                angles.append((joint.q, q))
-            else:
-                plain += zip(joint.q + np.arange(ours.nq), q + np.arange(ours.nq), strict=True)
-        self._theirs, self._ours = np.array(plain, int).reshape(-1, 2).T
-        self._circle, self._angle = np.array(angles, int).reshape(-1, 2).T
-        self._v_back = np.argsort(self._v)
-        self._own_nq = model.nq
-
-    def to(
-        self, q: ArrayLike, v: ArrayLike | None = None, *, a: ArrayLike | None = None, tau: ArrayLike | None = None
-    ) -> JointState:
-        """Our state as Pinocchio's."""
-        s = _arrays(self._own_nq, len(self._v), q, v, a, tau)
-        out = jnp.zeros(self._nq, s.q.dtype).at[self._theirs].set(s.q[self._ours])
-        angle = s.q[self._angle]
-        out = out.at[self._circle].set(jnp.cos(angle)).at[self._circle + 1].set(jnp.sin(angle))
-        return JointState(out, *(None if x is None else x[self._v] for x in s[1:]))
-
-    def back(
-        self, q: ArrayLike, v: ArrayLike | None = None, *, a: ArrayLike | None = None, tau: ArrayLike | None = None
-    ) -> JointState:
-        """Pinocchio's state as ours."""
-        s = _arrays(self._nq, len(self._v), q, v, a, tau)
-        out = jnp.zeros(self._own_nq, s.q.dtype).at[self._ours].set(s.q[self._theirs])
-        out = out.at[self._angle].set(jnp.arctan2(s.q[self._circle + 1], s.q[self._circle]))
-        return JointState(out, *(None if x is None else x[self._v_back] for x in s[1:]))
+def to_parent_axes(found: Sequence[Turn], s: JointState) -> JointState:
+    """A state of ours with velocities, accelerations and forces of those joints in their parents' axes."""
+    return JointState(s.q, *(_turned(found, s.q, x, False) for x in (s.v, _spun(found, s.a, s.v, 1.0), s.tau)))
 
 
-# Matching joints.
+def from_parent_axes(found: Sequence[Turn], s: JointState) -> JointState:
+    """What `to_parent_axes` undoes; the configuration is ours already."""
+    v, a, tau = (_turned(found, s.q, x, True) for x in s[1:])
+    return JointState(s.q, v, _spun(found, a, v, -1.0), tau)
 
 
-def _matched(model: Model, theirs: Sequence[_Joint], tool: str) -> list[tuple[_Joint, int]]:
+def _turned(found: Sequence[Turn], q: jax.Array, x: jax.Array | None, back: bool) -> jax.Array | None:
+    if x is None:
+        return None
+    for turn in found:
+        for rows, matrix in turn.blocks(q):
+            x = x.at[rows].set((matrix.T if back else matrix) @ x[rows])
+    return x
+
+
+def _spun(found: Sequence[Turn], a: jax.Array | None, v: jax.Array | None, sign: float) -> jax.Array | None:
+    if a is None or v is None:
+        return None
+    for turn in found:
+        rows, more = turn.spin(v)
+        a = a.at[rows].add(sign * more)
+    return a
+
+
+def matched(model: Model, theirs: Sequence[TheirJoint], tool: str) -> list[tuple[TheirJoint, int]]:
     """The other tool's joints with the rows of ours; every moving joint must have its counterpart."""
     ours = {name: k for k, name in enumerate(model.joint_names) if model.topology.joints[k].nq}
     left = [joint for joint in theirs if joint.name not in ours]
@@ -252,27 +146,7 @@ def _matched(model: Model, theirs: Sequence[_Joint], tool: str) -> list[tuple[_J
     return pairs
 
 
-def _pinocchio_joint(name: str, joint: Any) -> _Joint:
-    kind = joint.shortname()
-    matches = next((types for pattern, types in _PINOCCHIO.items() if re.fullmatch(f"JointModel({pattern})", kind)), ())
-    circle = "RUB" in kind or "Unbounded" in kind
-    return _Joint(name, matches, int(joint.idx_q), int(joint.idx_v), circle)
-
-
-def _pinocchio_velocity(joint: AbstractJoint) -> np.ndarray:
-    """Where each of Pinocchio's velocities stands among ours, within the joint."""
-    if isinstance(joint, Free):
-        return np.array([3, 4, 5, 0, 1, 2])
-    return np.array([1, 2, 0]) if isinstance(joint, Planar) else np.arange(joint.nv)
-
-
-def _check_planar(model: Model, k: int) -> None:
-    """Pinocchio's planar joint moves in the body's own x and y."""
-    if not np.allclose(np.asarray(model.hinges.rotation[k]), np.eye(3), atol=1e-6):
-        raise ValueError(f"joint {model.joint_names[k]!r}: Pinocchio's planar joints all have the normal (0, 0, 1)")
-
-
-def _arrays(nq: int, nv: int, q: ArrayLike, v: Any, a: Any, tau: Any) -> Any:
+def arrays(nq: int, nv: int, q: ArrayLike, v: Any, a: Any, tau: Any) -> Any:
     """All in one floating type and of the right shapes: JAX would clamp an index that is out of range."""
     if a is not None and v is None:
         raise ValueError("converting an acceleration needs the velocity as well")

@@ -50,7 +50,7 @@ from dynax.io._mujoco_names import (
     keyframe_names,
     unused,
 )
-from dynax.io.convert import MujocoConverter
+from dynax.io.convert_mujoco import MujocoConverter
 from dynax.io.source import read_source
 from dynax.joints import AbstractJoint, Free, Prismatic, Revolute, Spherical
 from dynax.model import Model

@@ -86,7 +86,8 @@ def _joint(body: xml.Element, model: Model, k: int, notes: Notes) -> None:
     name, kind = model.joint_names[k], model.joints[k]
     told = KINDS.get(type(kind))
     if told is None:
-        raise ModelError(f"MuJoCo has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}")
+        hint = "an SDF may have it, a saved model has"
+        raise ModelError(f"MuJoCo has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}", hint=hint)
     identity = np.allclose(model.placements.rotation[k], np.eye(3)) and not np.any(model.placements.translation[k])
     if told == "free" and (model.parents[k] >= 0 or not identity):
         raise ModelError("MuJoCo has free joints on the world alone, at its origin", element=f"joint {name!r}")

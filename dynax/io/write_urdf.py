@@ -30,6 +30,7 @@ from dynax.io._written import (
     linear_gears,
     note_constraints,
     numbers,
+    roll_pitch_yaw,
     tree_only,
 )
 from dynax.joints import Free, Planar, Prismatic, Revolute
@@ -108,7 +109,8 @@ def _joint(
     types = ((Revolute, "revolute"), (Prismatic, "prismatic"), (Planar, "planar"), (Free, "floating"))
     told = next((word for joint, word in types if type(kind) is joint), None)
     if told is None:
-        raise ModelError(f"URDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}")
+        hint = "an MJCF or an SDF may have it, a saved model has"
+        raise ModelError(f"URDF has no joint of the kind {type(kind).__name__}", element=f"joint {name!r}", hint=hint)
     single = told in ("revolute", "prismatic")
     if told == "revolute" and not np.any(np.isfinite(limits)):
         told = "continuous"
@@ -154,11 +156,4 @@ def _note_numbers(model: Model, notes: Notes) -> None:
 
 
 def _origin(element: xml.Element, rotation: np.ndarray, place: np.ndarray) -> None:
-    """`Rz(yaw) Ry(pitch) Rx(roll)`; where the pitch is a quarter of a turn, roll is zero."""
-    pitch = np.arctan2(-rotation[2, 0], np.hypot(rotation[0, 0], rotation[1, 0]))
-    if np.hypot(rotation[0, 0], rotation[1, 0]) > 1e-9:
-        roll = np.arctan2(rotation[2, 1], rotation[2, 2])
-        yaw = np.arctan2(rotation[1, 0], rotation[0, 0])
-    else:
-        roll, yaw = 0.0, np.arctan2(-rotation[0, 1], rotation[1, 1])
-    xml.SubElement(element, "origin", xyz=numbers(place), rpy=numbers([roll, pitch, yaw]))
+    xml.SubElement(element, "origin", xyz=numbers(place), rpy=numbers(roll_pitch_yaw(rotation)))

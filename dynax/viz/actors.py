@@ -21,7 +21,7 @@ from dynax.io.source import read_source
 from dynax.model import Model
 from dynax.model.configuration import neutral
 from dynax.model.flexible import FlexibleModel
-from dynax.viz.parts import Part, parts_of
+from dynax.viz.parts import Part, parts_of, skeleton
 
 GHOST = (0.35, 0.65, 0.95, 0.3)
 Paths = Mapping[str, str | os.PathLike]
@@ -166,3 +166,23 @@ def reach(stage: list[Actor]) -> tuple[np.ndarray, float]:
     low, high = every.min(0), every.max(0)
     middle = 0.5 * (low + high)
     return middle, max(float(np.max(np.linalg.norm(every - middle, axis=1))), 1e-2)
+
+
+def node_names(name: str, model: Any) -> tuple[str, list[str]]:
+    """In the tree of a viewer: that of a robot, and below it those of its bodies and of what is fixed to the world."""
+    names = [*skeleton(model).body_names, "world"]
+    return f"/{name.replace('/', '_')}", [each.replace("/", "_") for each in names]
+
+
+def quaternions(rotations: np.ndarray) -> np.ndarray:
+    """Of rotation matrices, shape `(n, 4)`, the scalar first (Shepperd 1978: the largest of the four leads)."""
+    m = np.asarray(rotations, float)
+    x, y, z = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
+    squares = np.stack([1 + x + y + z, 1 + x - y - z, 1 - x + y - z, 1 - x - y + z], axis=1)
+    a, b, c = m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]
+    d, e, f = m[:, 0, 1] + m[:, 1, 0], m[:, 0, 2] + m[:, 2, 0], m[:, 1, 2] + m[:, 2, 1]
+    s0, s1, s2, s3 = squares.T
+    rows = ([s0, a, b, c], [a, s1, d, e], [b, d, s2, f], [c, e, f, s3])
+    table = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
+    found = table[np.arange(len(m)), np.argmax(squares, axis=1)]
+    return found / np.linalg.norm(found, axis=1, keepdims=True)

@@ -17,8 +17,7 @@ import numpy as np
 from dynax.algorithms.frames import forward_kinematics
 from dynax.algorithms.momentum import center_of_mass
 from dynax.errors import ModelError
-from dynax.viz.actors import Actor, actors, reach
-from dynax.viz.parts import skeleton
+from dynax.viz.actors import Actor, actors, node_names, quaternions, reach
 from dynax.viz.render import arrows
 from dynax.viz.sliders import configuration, sliders
 
@@ -50,6 +49,7 @@ class Viewer:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._clock: dict[str, Any] = {}
+        self._player: threading.Thread | None = None
         self._scene.set_up_direction("+z")
         with self._gui.add_folder("Show"):
             self._shown = {
@@ -92,10 +92,10 @@ class Viewer:
 
     def _drawn(self, name: str, actor: Actor) -> dict[str, Any]:
         """The nodes of a robot: one for each body, what is fixed to it below."""
-        radius, names = reach([actor])[1], (*skeleton(actor.model).body_names, "world")
-        root = f"/{name.replace('/', '_')}"
+        radius = reach([actor])[1]
+        root, names = node_names(name, actor.model)
         size = {"axes_length": 0.15 * radius, "axes_radius": 0.006 * radius}
-        bodies = [self._scene.add_frame(f"{root}/{body.replace('/', '_')}", show_axes=False, **size) for body in names]
+        bodies = [self._scene.add_frame(f"{root}/{body}", show_axes=False, **size) for body in names]
         meshes = []
         for k, part in enumerate(actor.parts):
             red, green, blue, opacity = part.color
@@ -140,7 +140,7 @@ class Viewer:
                 self._press(handles, arrows(actor, row, handles["radius"]))
 
     def _place(self, handles: dict[str, Any], rotation: np.ndarray, position: np.ndarray, center: np.ndarray) -> None:
-        turns = _quaternions(rotation)
+        turns = quaternions(rotation)
         for body, turn, place in zip(handles["bodies"], turns, position, strict=True):
             body.wxyz, body.position = turn, place
         handles["com"].position = center
@@ -180,7 +180,8 @@ class Viewer:
                 "time": self._gui.add_slider("time [s]", 0.0, max(self._end, 1e-3), 1e-3, 0.0),
             }
         self._clock["time"].on_update(lambda _: self.show(self._clock["time"].value))
-        threading.Thread(target=self._run, daemon=True, name="dynax viewer").start()
+        self._player = threading.Thread(target=self._run, daemon=True, name="dynax viewer")
+        self._player.start()
 
     def _run(self) -> None:
         clock, last = self._clock, time.perf_counter()
@@ -267,6 +268,8 @@ class Viewer:
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
+            if self._player is not None and self._player is not threading.current_thread():
+                self._player.join()  # a last picture is not to go to a server that has ended
             with contextlib.redirect_stdout(None):
                 self._server.stop()
 
@@ -309,17 +312,3 @@ def view(robot: Any, motion: Any = None, *, host: str = "127.0.0.1", port: int =
     except BaseException:
         viewer.close()
         raise
-
-
-def _quaternions(rotations: np.ndarray) -> np.ndarray:
-    """Of rotation matrices, shape `(n, 4)`, the scalar first (Shepperd 1978: the largest of the four leads)."""
-    m = np.asarray(rotations, float)
-    x, y, z = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
-    squares = np.stack([1 + x + y + z, 1 + x - y - z, 1 - x + y - z, 1 - x - y + z], axis=1)
-    a, b, c = m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]
-    d, e, f = m[:, 0, 1] + m[:, 1, 0], m[:, 0, 2] + m[:, 2, 0], m[:, 1, 2] + m[:, 2, 1]
-    s0, s1, s2, s3 = squares.T
-    rows = ([s0, a, b, c], [a, s1, d, e], [b, d, s2, f], [c, e, f, s3])
-    table = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
-    found = table[np.arange(len(m)), np.argmax(squares, axis=1)]
-    return found / np.linalg.norm(found, axis=1, keepdims=True)

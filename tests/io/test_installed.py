@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import pkgutil
 import sys
+import warnings
+from pathlib import Path
+
+import pytest
 
 import dynax as dx
 
@@ -69,3 +75,35 @@ def test_descriptions_that_are_in_the_cache_and_no_others(tmp_path, monkeypatch)
     assert list(found) == ["pole_description"]
     assert dx.load(found["pole_description"]).mass.sum() == 2.0
     assert "robot_descriptions" not in sys.modules
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("robot_descriptions") is None,
+    reason="NO ROBOT_DESCRIPTIONS: ITS TRUE MODULES WERE NOT READ (pip install robot_descriptions)",
+)
+def test_every_true_module_is_read_as_its_import_would_say(tmp_path, monkeypatch):
+    """A cache that is laid out as the package does it, its files empty: each module is imported with nothing to fetch,
+    and what it says is where the robot is found."""
+    monkeypatch.setenv("ROBOT_DESCRIPTIONS_CACHE", str(tmp_path))
+    with warnings.catch_warnings():  # some descriptions are deprecated
+        warnings.simplefilter("ignore")
+        cache = importlib.import_module("robot_descriptions._cache")
+        where = {name: str(tmp_path / one.cache_path) for name, one in cache.REPOSITORIES.items()}
+        monkeypatch.setattr(cache, "clone_to_cache", lambda name, commit=None: where[name])
+        package = importlib.import_module("robot_descriptions")
+        names = [found.name for found in pkgutil.iter_modules(package.__path__) if found.name.endswith("_description")]
+        told = {}
+        for name in names:
+            try:
+                module = importlib.import_module(f"robot_descriptions.{name}")
+            except (ImportError, OSError):  # what has to be made by xacro, or reads the file that it names
+                continue
+            path = getattr(module, "URDF_PATH", None) or getattr(module, "MJCF_PATH", None)
+            if path is not None and str(path).startswith(str(tmp_path)):
+                told[name] = Path(path)
+    assert len(told) > 100
+    for path in told.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = {name: path for name, path in dx.installed_robots().items() if name in names}
+    assert found == told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as xml
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,6 +81,39 @@ def test_an_mjcf_moves_as_the_model_does(root, rng, key):
     np.testing.assert_allclose(compiled.body_mass[1:], model.mass, rtol=1e-12)
 
 
+def test_an_sdf_says_where_links_are_and_how_joints_move(rng):
+    """Links by the kinematics of the neutral configuration; Drake and JaxSim read it in `test_convert_drake.py` and
+    `test_convert_jaxsim.py`."""
+    builder = dx.to_builder(robot(rng, "fixed", ball=True))
+    builder.body("screw", parent="ball", joint=dx.Helical((0, 1, 0), 0.1), inertia=random_inertia(rng), stiffness=3.0)
+    model = builder.build()
+    written = dx.write_sdf(model)
+    assert [finding.element for finding in written.left_out] == ["joint 'ball_joint'"]  # its armature
+    sdf = xml.fromstring(written.text).find("model")
+    pose = dx.forward_kinematics(model, dx.neutral(model))
+    for k, name in enumerate(model.body_names):
+        numbers = np.array(sdf.find(f"link[@name='{name}']/pose").text.split(), float)
+        np.testing.assert_allclose(numbers[:3], pose.translation[k], atol=1e-12)
+        turned = dx.Rotation.exp([0, 0, numbers[5]]) @ dx.Rotation.exp([0, numbers[4], 0])
+        turned = turned @ dx.Rotation.exp([numbers[3], 0, 0])
+        np.testing.assert_allclose(turned.matrix, pose.rotation[k], atol=1e-12)
+    found = {joint.get("name"): joint.get("type") for joint in sdf.iter("joint")}
+    assert found == {
+        "ground_joint": "fixed", "upper_joint": "revolute", "slide_joint": "prismatic", "ball_joint": "ball",
+        "wheel_joint": "continuous", "screw_joint": "screw",
+    }  # fmt: skip
+    upper, screw = (sdf.find(f"joint[@name='{name}']") for name in ("upper_joint", "screw_joint"))
+    place = np.array(upper.find("pose").text.split(), float)
+    np.testing.assert_allclose(place, [*np.asarray(model.hinges.translation[0]), 0, 0, 0], atol=1e-12)
+    told = {element.tag: element.text for element in upper.find("axis").iter() if element.text.strip()}
+    assert {word: float(told[word]) for word in ("lower", "upper", "effort", "damping", "friction")} == {
+        "lower": -1.0, "upper": 2.0, "effort": 7.0, "damping": 0.3, "friction": 0.1,
+    }  # fmt: skip
+    assert float(screw.find("screw_thread_pitch").text) == pytest.approx(0.2 * np.pi)
+    assert screw.find("axis/dynamics/spring_stiffness").text == "3"
+    assert sdf.find("joint[@name='wheel_joint']/axis/mimic").get("joint") == "upper_joint"
+
+
 def test_what_cannot_be_said_is_named(rng):
     builder = dx.ModelBuilder(gravity=(0.0, 0.0, -1.62), name="m")
     rod, screw = random_inertia(rng), dx.Helical((0, 0, 1), 0.1)
@@ -92,10 +127,16 @@ def test_what_cannot_be_said_is_named(rng):
     (loop, speed) = sorted(map(str, dx.write_mjcf(model).left_out), reverse=True)
     assert "loop 'l'" in loop
     assert "velocity" in speed
+    said = {str(finding) for finding in dx.write_sdf(model).left_out}
+    for word in ("loop 'l'", "1.62", "armature"):
+        assert any(word in sentence for sentence in said), word
     builder.body("c", parent="b", joint=screw, inertia=rod)
     for write in (dx.write_urdf, dx.write_mjcf):
         with pytest.raises(ModelError, match="Helical"):
             write(builder.build())
+    builder.body("d", parent="c", joint=dx.Planar(), inertia=rod)
+    with pytest.raises(ModelError, match="Planar"):
+        dx.write_sdf(builder.build())
     massless = dx.ModelBuilder()
     massless.body("a", joint=dx.Revolute((0, 0, 1)))
     light = massless.build()

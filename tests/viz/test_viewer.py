@@ -82,7 +82,12 @@ def test_loops_stay_closed_by_hand():
     ends = {"predecessor_placement": at[1], "successor_placement": at[3]}
     builder.loop("elbow", predecessor="coupler", successor="rocker", joint=pin, **ends)
     model = builder.build()
-    q = dx.assemble(model, jnp.array([1.0, -0.4, 1.4])).q
+    # Closed by hand: the elbow is 1.2 m from the crank's end and 1.1 m from the rocker's foot.
+    end, foot = 0.5 * np.exp(1j), 1.0
+    way = foot - end
+    along = (1.2**2 - 1.1**2 + abs(way) ** 2) / (2.0 * abs(way))
+    elbow = end + (along + 1j * np.sqrt(1.2**2 - along**2)) * way / abs(way)
+    q = jnp.array([1.0, np.angle(elbow - end) - 1.0, np.angle(elbow - foot)])
     found = sliders(model, np.asarray(q))
     values = np.array([slider.value for slider in found])
     values[0] += 0.2
