@@ -18,7 +18,7 @@ from jax import lax
 
 from dynax.compile.batching import trailing
 from dynax.constraints.residual import rows_at
-from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, node_plan
+from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, plan_of
 from dynax.embedding.dynamics import Coordinates, tree_velocity
 from dynax.embedding.model import EmbeddedModel, of_independent
 
@@ -42,7 +42,7 @@ class Charted(NamedTuple):
 
 def own_columns(model: EmbeddedModel, dtype) -> Columns:
     """The model's own choice."""
-    shapes = (g.freedoms.shape for g in node_plan(model.tree.structure, model.embedding).groups)
+    shapes = (g.freedoms.shape for g in plan_of(model.tree, model.embedding).groups)
     return tuple(jnp.broadcast_to(jnp.eye(n, dtype=dtype), (count, n, n)) for count, n in shapes)
 
 
@@ -56,7 +56,7 @@ def in_chart(model: EmbeddedModel, columns: Columns, tau: jax.Array) -> Embedded
 def charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
     """A state of a model in a chart, in the same one where it serves, or in a better one."""
     assert model.chart is not None
-    p, rows = node_plan(model.tree.structure, model.embedding), rows_at(model.tree, q)
+    p, rows = plan_of(model.tree, model.embedding), rows_at(model.tree, q)
     assert rows.entries is not None
     assert rows.weights is not None
     present = model.chart.columns

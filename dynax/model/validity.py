@@ -64,9 +64,7 @@ def joint_faults(model: AnyModel, q: jax.Array, v: jax.Array | None) -> Faults:
     return Faults(wrong, [text.format(names[k]) for at, _, text in faults for k in at])
 
 
-def reported(
-    model: AnyModel, q: jax.Array, v: jax.Array | None, faults: Faults
-) -> tuple[jax.Array, jax.Array | None]:
+def reported(model: AnyModel, q: jax.Array, v: jax.Array | None, faults: Faults) -> tuple[jax.Array, jax.Array | None]:
     """`(q, v)`, or an error that says the first of the `faults`."""
     wrong, messages = faults.wrong, [f"model {model.name!r}: {text}" for text in faults.messages]
     if not messages:
