@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flexible.systems import arm, nodal_data, random_state
+from flexible.systems import TUBE, arm, bus_with_panels, nodal_data, random_state
 
 import dynax as dx
 
@@ -113,8 +113,7 @@ def test_bodies_that_are_bent_too_far_are_named():
 
     A ninth of that is within the range.
     """
-    section = dx.BeamSection.tube(0.03, 0.002, E=70e9, density=2700.0)
-    boom = dx.flexible_beam(section, 4.0, modes=2, held={"base": "123456"})
+    boom = dx.flexible_beam(TUBE, 4.0, modes=2, held={"base": "123456"})
     builder = dx.ModelBuilder(gravity=(0, 0, 0))
     for name in ("left", "right"):
         builder.body(name, joint=dx.Revolute((0, 0, 1)), inertia=boom)
@@ -135,17 +134,6 @@ def test_bodies_that_are_bent_too_far_are_named():
     status = dx.RolloutStatus
     np.testing.assert_array_equal(path.status, [[status.GOOD] * 3, [status.GOOD] + [status.NOT_FINITE] * 2])
     assert not path.stopped[0].any()
-
-
-def bus_with_panels() -> dx.FlexibleModel:
-    section = dx.BeamSection.tube(0.03, 0.002, E=70e9, density=2700.0)
-    panel = dx.flexible_beam(section, 4.0, modes=3, held={"base": "123456"})
-    builder = dx.ModelBuilder(gravity=(0, 0, 0))
-    builder.body("bus", joint=dx.Free(), inertia=dx.SpatialInertia(200.0, (0, 0, 0), (30.0, 30.0, 30.0)))
-    for side, name in ((1.0, "left"), (-1.0, "right")):
-        turned = dx.Transform(np.diag([side, side, 1.0]), np.array([side, 0.0, 0.0]))
-        builder.body(name, parent="bus", joint=dx.Revolute((1, 0, 0)), placement=turned, inertia=panel)
-    return cast(dx.FlexibleModel, builder.build())
 
 
 # About twice what was measured over 20 states: the largest error over the largest entry.
