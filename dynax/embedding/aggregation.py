@@ -16,8 +16,8 @@ from dynax.topology import Topology
 
 WORLD = -1
 
-# Modes stay independent where columns of joints are longer than this part of the longest.
 LAST = 1e-3
+"""Modes stay independent where columns of joints are longer than this part of the longest."""
 
 
 class Aggregate(NamedTuple):

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.constraints.rows import plan as row_plan
-from dynax.embedding.aggregation import Aggregate, NodeTree, node_tree
+from dynax.embedding.aggregation import LAST, Aggregate, NodeTree, node_tree
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel, Member, entries_of, skeleton_of
 from dynax.model.structure import Structure
@@ -47,6 +47,8 @@ class Group(NamedTuple):
     """Where `Y` stands among the listed entries of `K`, `(aggregates, rows, freedoms)`."""
     dependent: int
     """How many freedoms are dependent."""
+    preferred: np.ndarray
+    """By what the length of a freedom's column counts where dependent ones are chosen: one, and `LAST` for modes."""
 
 
 Columns = tuple[jax.Array, ...]
@@ -183,6 +185,7 @@ def _groups(structure: Structure, embedding: Embedding, entries: list[list[int]]
     if embedding.members:  # whose rows list all they have
         size = sum(map(len, entries))
         listed = np.arange(len(listed) * size).reshape(-1, size)
+    modes = [j for member in embedding.members for j in entries[member.frame]]
     shapes: dict[tuple[int, int, int], list[tuple]] = {}
     for aggregate, dependent in zip(embedding.aggregates, embedding.dependent, strict=True):
         rows = [row for k in aggregate.conditions for row in range(start[k], start[k + 1])]
@@ -195,7 +198,8 @@ def _groups(structure: Structure, embedding: Embedding, entries: list[list[int]]
             index = (np.array([m[k] for m in members], int).reshape(len(members), n) for k, n in enumerate(shape))
             rows, *own = index
             freedoms = np.concatenate(own, axis=1)
-            groups.append(Group(rows, freedoms, listed[rows[:, :, None], freedoms[:, None]], shape[1]))
+            preferred = np.where(np.isin(freedoms, modes), LAST, 1.0)
+            groups.append(Group(rows, freedoms, listed[rows[:, :, None], freedoms[:, None]], shape[1], preferred))
     return tuple(groups)
 
 
