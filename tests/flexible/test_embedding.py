@@ -150,7 +150,7 @@ def test_loops_gears_and_conditions_embedded(rng):
     q = dx.integrate(tree, dx.neutral(tree), 0.2 * rng.normal(size=tree.nv))
     pose, (tip, camera) = dx.forward_kinematics(tree, q), map(tree.body_index, ("boom/tip", "camera"))
     end = pose.rotation[camera].T @ (pose.translation[tip] - pose.translation[camera])
-    tree = tree.replace(loop_successors=dx.Transform.from_translation(end[None]))
+    tree = tree.replace(loop_successors=dx.Transform(np.eye(3)[None], end[None]))
     q = dx.assemble(tree, q).q
     embedded = dx.embed(tree, q)
     assert embedded.nv == tree.nv - 5
