@@ -30,6 +30,8 @@ PAPER = {0: 1.415, 2: 1.999, 5: 3.684, 7: 4.911, 10: 7.268, 15: 11.96, 20: 17.06
 """Operations of the composite route by those of the articulated one, ten bodies on hinges of one freedom, by modes of a
 body (Jain and Rodriguez 1992, section 6)."""
 
+MODES = 0, 5, 10, 20
+
 
 def spread(model: Any) -> np.ndarray:
     """By what random entries of a velocity are scaled: modes move nodes by millimetres."""
@@ -85,14 +87,19 @@ def cost() -> None:
     import matplotlib.pyplot as plt
 
     rows = []
-    for modes in (0, 2, 5, 10, 20):
+    for modes in MODES:
         model = chain(10, modes)
         own = counted(modes) if modes else (np.nan, np.nan)
         x = states(model, 64, jnp.float64)
         a, c = (seconds(jax.vmap(partial(f, model)), *x) / 64 for f in (dx.forward_dynamics, by_composite))
         rows.append((modes, *own, a, c))
         print(f"| {modes} | {own[0]:.0f} | {own[1] / own[0]:.1f} | {1e6 * a:.1f} us | {c / a:.2f} | {PAPER[modes]} |")
-    modes, ours, other, a, c = np.array(rows).T
+        draw(np.array(rows), plt)
+
+
+def draw(rows: np.ndarray, plt: Any) -> None:
+    """Rows of modes, operations of both routes, seconds of both."""
+    modes, ours, other, a, c = rows.T
     _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     left.plot(modes, ours / 10, "o-")
     left.set(xlabel="modes of a body", ylabel="operations a body", title="Forward dynamics, counted")
