@@ -177,7 +177,7 @@ def embed(
             moved.append({int(topology.body_of_velocity[j]) for j in rows[k][rows[k] >= 0]})
         else:
             largest = np.max([np.abs(j[start[k] : start[k + 1]]).max(axis=0) for j in jacobians], axis=0)
-            moved.append({owner[j] for j in np.flatnonzero(largest > 1e-12)})
+            moved.append({owner[int(j)] for j in np.flatnonzero(largest > 1e-12)})
     made, alone = _with_bending(topology, moved, members)
     modes = {j for member in members for j in entries[member.frame]}
     wanted = {j for joint in independent for j in range(*model.v_slice(joint).indices(model.nv))}

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from dynax.model.checks import as_state
 from dynax.model.configuration import normalize
-from dynax.model.kinds import AnyModel, for_models
+from dynax.model.kinds import for_models
 from dynax.model.model import Model
 
 # Quaternions from files have some seven digits; a norm that is off by more shows in every result.
@@ -43,7 +43,7 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
     return reported(model, q, v, joint_faults(model, q, v))
 
 
-def joint_faults(model: AnyModel, q: jax.Array, v: jax.Array | None) -> Faults:
+def joint_faults(model: Model, q: jax.Array, v: jax.Array | None) -> Faults:
     """Coordinates that are no numbers, quaternions that are no rotations."""
     names = model.joint_names
     nearest = normalize(model, q)
@@ -64,7 +64,7 @@ def joint_faults(model: AnyModel, q: jax.Array, v: jax.Array | None) -> Faults:
     return Faults(wrong, [text.format(names[k]) for at, _, text in faults for k in at])
 
 
-def reported(model: AnyModel, q: jax.Array, v: jax.Array | None, faults: Faults) -> tuple[jax.Array, jax.Array | None]:
+def reported(model: Model, q: jax.Array, v: jax.Array | None, faults: Faults) -> tuple[jax.Array, jax.Array | None]:
     """`(q, v)`, or an error that says the first of the `faults`."""
     wrong, messages = faults.wrong, [f"model {model.name!r}: {text}" for text in faults.messages]
     if not messages:
