@@ -16,6 +16,9 @@ from dynax.topology import Topology
 
 WORLD = -1
 
+LAST = 1e-3
+"""Modes stay independent where columns of joints are longer than this part of the longest."""
+
 
 class Aggregate(NamedTuple):
     """A path-induced sub-graph whose bodies all hang, in the end, on one."""
@@ -113,8 +116,11 @@ def node_tree(topology: Topology, made: Sequence[Aggregate]) -> NodeTree:
     return NodeTree(tuple(members), tuple(parents), tuple(carriers), tuple(ports), tuple(bases))
 
 
-def independent_columns(matrix: np.ndarray, keep: Sequence[int], tolerance: float = 1e-8) -> tuple[list[int], int]:
-    """Which columns to solve for so that the rest are free, by pivoting; those in `keep` are taken last, and the rank.
+def independent_columns(
+    matrix: np.ndarray, keep: Sequence[int], tolerance: float = 1e-8, last: Sequence[int] = ()
+) -> tuple[list[int], int]:
+    """Which columns to solve for so that the rest are free, by pivoting, and the rank: none of those in `keep`, and of
+    those in `last` where no other serves.
 
     Columns are orthogonalised one by one, the longest first (QR with pivoting).
     """
@@ -125,7 +131,9 @@ def independent_columns(matrix: np.ndarray, keep: Sequence[int], tolerance: floa
     for _ in range(rank):
         lengths = np.linalg.norm(rest, axis=0)
         lengths[list(keep)] = 0.0
-        best = int(np.argmax(lengths))
+        first = lengths.copy()
+        first[list(last)] = 0.0
+        best = int(np.argmax(first if first.max() > LAST * largest else lengths))
         if lengths[best] <= tolerance * largest:
             break
         chosen.append(best)

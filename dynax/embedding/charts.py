@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
 from dynax.constraints.residual import rows_at
-from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, node_plan
+from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, plan_of
 from dynax.embedding.dynamics import Coordinates, tree_velocity
 from dynax.embedding.model import EmbeddedModel, of_independent
 
@@ -42,7 +43,7 @@ class Charted(NamedTuple):
 
 def own_columns(model: EmbeddedModel, dtype) -> Columns:
     """The model's own choice."""
-    shapes = (g.freedoms.shape for g in node_plan(model.tree.structure, model.embedding).groups)
+    shapes = (g.freedoms.shape for g in plan_of(model.tree, model.embedding).groups)
     return tuple(jnp.broadcast_to(jnp.eye(n, dtype=dtype), (count, n, n)) for count, n in shapes)
 
 
@@ -56,7 +57,7 @@ def in_chart(model: EmbeddedModel, columns: Columns, tau: jax.Array) -> Embedded
 def charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
     """A state of a model in a chart, in the same one where it serves, or in a better one."""
     assert model.chart is not None
-    p, rows = node_plan(model.tree.structure, model.embedding), rows_at(model.tree, q)
+    p, rows = plan_of(model.tree, model.embedding), rows_at(model.tree, q)
     assert rows.entries is not None
     assert rows.weights is not None
     present = model.chart.columns
@@ -74,12 +75,12 @@ def _chosen(p: NodePlan, present: Columns, entries: jax.Array, weights: jax.Arra
     columns, least = [], jnp.ones(entries.shape[1:], entries.dtype)
     for g, own in zip(p.groups, present, strict=True):
         y = entries[g.entries] * weights[g.rows][:, :, None]
-        best, pivots = _pivoted(y, g.dependent)
+        best, pivots = _pivoted(y, g.dependent, g.preferred)
         lengths = _lengths(jnp.sum(y[:, :, :, None] * own[:, None, :, : g.dependent], axis=2))
         serves = jnp.prod(lengths / jnp.where(pivots > 0.0, pivots, 1.0), axis=1) > CHANGE
         columns.append(jnp.where(serves[:, None, None], own, best))
-        first = pivots[:, 0]
-        least = jnp.minimum(least, jnp.min(pivots[:, -1] / jnp.where(first > 0.0, first, 1.0), axis=0))
+        first = jnp.max(pivots, axis=1)
+        least = jnp.minimum(least, jnp.min(jnp.min(pivots, axis=1) / jnp.where(first > 0.0, first, 1.0), axis=0))
     return tuple(columns), least
 
 
@@ -88,12 +89,13 @@ def _lengths(rest: jax.Array) -> jax.Array:
     return _eliminated(rest, rest.shape[2], lambda k, lengths: jnp.zeros_like(lengths).at[:, k].set(1.0))[1]
 
 
-def _pivoted(rest: jax.Array, dependent: int) -> tuple[jax.Array, jax.Array]:
-    """The permutation that puts the longest column first each time, and the lengths."""
+def _pivoted(rest: jax.Array, dependent: int, preferred: np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """The permutation that puts the longest column first each time, as lengths count, and the lengths."""
+    counts = jnp.asarray(preferred.reshape(*preferred.shape, *(1,) * (rest.ndim - 3)), rest.dtype)
 
     def longest(_, lengths: jax.Array) -> jax.Array:
         place = jnp.arange(lengths.shape[1]).reshape(-1, *(1,) * (lengths.ndim - 2))
-        return (place == jnp.argmax(lengths, axis=1)[:, None]).astype(lengths.dtype)
+        return (place == jnp.argmax(lengths * counts, axis=1)[:, None]).astype(lengths.dtype)
 
     taken, pivots = _eliminated(rest, dependent, longest)
     left = 1.0 - jnp.sum(taken, axis=2)

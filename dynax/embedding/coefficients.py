@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.constraints.rows import plan as row_plan
-from dynax.embedding.aggregation import Aggregate, NodeTree, node_tree
+from dynax.embedding.aggregation import LAST, Aggregate, NodeTree, node_tree
+from dynax.model import Model
+from dynax.model.flexible import FlexibleModel, Member, entries_of, skeleton_of
 from dynax.model.structure import Structure
 from dynax.sweep import take_rows, walk
 from dynax.topology import Topology
@@ -29,6 +31,10 @@ class Embedding(NamedTuple):
     aggregates: tuple[Aggregate, ...]
     dependent: tuple[tuple[int, ...], ...]
     """For each aggregate the freedoms that follow from the others."""
+    members: tuple[Member, ...] = ()
+    """The bodies that bend, if the tree has any: its freedoms are then those of joints and modes."""
+    alone: tuple[Aggregate, ...] = ()
+    """The places of bodies that bend outside of all loops, which move together as an aggregate's bodies do."""
 
 
 class Group(NamedTuple):
@@ -41,6 +47,8 @@ class Group(NamedTuple):
     """Where `Y` stands among the listed entries of `K`, `(aggregates, rows, freedoms)`."""
     dependent: int
     """How many freedoms are dependent."""
+    preferred: np.ndarray
+    """By what the length of a freedom's column counts where dependent ones are chosen: one, and `LAST` for modes."""
 
 
 Columns = tuple[jax.Array, ...]
@@ -70,7 +78,8 @@ class NodeRows(NamedTuple):
     velocity: np.ndarray
     """The embedded velocities of each row, -1 for padding, `(rows, r)`."""
     path: np.ndarray
-    """For each member the freedoms of its node that move it, -1 for padding, `(rows, m, w)`."""
+    """For each member the freedoms of its node that move it, -1 for padding, `(rows, m, w)`; of a tree with bodies that
+    bend those of the skeleton."""
     freedom: np.ndarray
     """The freedoms of each row's node, -1 for padding, `(rows, f)`."""
     order: NodeOrder
@@ -127,36 +136,40 @@ class NodePlan(NamedTuple):
 @lru_cache(maxsize=64)
 def node_plan(structure: Structure, embedding: Embedding, execution: str = "levels") -> NodePlan:
     topology = structure.topology
-    tree = node_tree(topology, embedding.aggregates)
+    tree, entries = (
+        node_tree(topology, (*embedding.aggregates, *embedding.alone)),
+        entries_of(topology, embedding.members),
+    )
+    size = sum(map(len, entries))
     dependent = {freedom for own in embedding.dependent for freedom in own}
     # Node by node, so that operators over nodes and vectors over freedoms have one order.
     nodes = sorted((*tree.members, *((root,) for root in tree.bases)), key=min)
-    ordered = [j for node in nodes for b in node for j in range(topology.v_start[b], topology.v_start[b + 1])]
+    ordered = [j for node in nodes for b in node for j in entries[b]]
     independent = np.array([j for j in ordered if j not in dependent], dtype=int)
     rank = {int(j): i for i, j in enumerate(independent)}
-    freedoms = [
-        [j for body in bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
-        for bodies in tree.members
-    ]
+    freedoms = [[j for body in bodies for j in entries[body]] for bodies in tree.members]
     own = [[rank[j] for j in node if j in rank] for node in freedoms]
     width = max([1, *(len(velocities) for velocities in own)])
-    local, reach = np.full(topology.nv, -1), np.full((topology.nv, width), -1)
+    local, reach = np.full(size, -1), np.full((size, width), -1)
     for node, velocities in zip(freedoms, own, strict=True):
         for j in node:
             local[j] = velocities.index(rank[j]) if j in rank else -1
             reach[j, : len(velocities)] = velocities
     for root in tree.bases:  # each of a base's freedoms stands for itself
-        for j in range(topology.v_start[root], topology.v_start[root + 1]):
+        for j in entries[root]:
             local[j], reach[j, 0] = 0, rank[j]
-    roots = [rank[j] for root in tree.bases for j in range(topology.v_start[root], topology.v_start[root + 1])]
-    groups = _groups(structure, embedding)
-    solved = np.full(topology.nv, -1)
+    roots = [rank[j] for root in tree.bases for j in entries[root]]
+    groups = _groups(structure, embedding, entries)
+    solved = np.full(size, -1)
     listed = np.concatenate([np.zeros(0, int), *(g.freedoms.reshape(-1) for g in groups)])
     solved[listed] = np.arange(len(listed))
-    entries = [np.flatnonzero(reach.reshape(-1) == i).tolist() for i in range(len(independent))]
-    return NodePlan(
-        groups, independent, local, reach, solved, _padded(entries), node_rows(topology, tree, own, roots, execution)
-    )
+    spread = [np.flatnonzero(reach.reshape(-1) == i).tolist() for i in range(len(independent))]
+    rows = node_rows(topology, tree, own, roots, execution)
+    return NodePlan(groups, independent, local, reach, solved, _padded(spread), rows)
+
+
+def plan_of(model: Model | FlexibleModel, embedding: Embedding, execution: str = "levels") -> NodePlan:
+    return node_plan(skeleton_of(model).structure, embedding, execution)
 
 
 def _padded(rows: list[list[int]]) -> np.ndarray:
@@ -167,12 +180,16 @@ def _padded(rows: list[list[int]]) -> np.ndarray:
     return result
 
 
-def _groups(structure: Structure, embedding: Embedding) -> tuple[Group, ...]:
-    topology, start = structure.topology, row_plan(structure).start
+def _groups(structure: Structure, embedding: Embedding, entries: list[list[int]]) -> tuple[Group, ...]:
+    start, listed = row_plan(structure).start, row_plan(structure).entry
+    if embedding.members:  # whose rows list all they have
+        size = sum(map(len, entries))
+        listed = np.arange(len(listed) * size).reshape(-1, size)
+    modes = [j for member in embedding.members for j in entries[member.frame]]
     shapes: dict[tuple[int, int, int], list[tuple]] = {}
     for aggregate, dependent in zip(embedding.aggregates, embedding.dependent, strict=True):
         rows = [row for k in aggregate.conditions for row in range(start[k], start[k + 1])]
-        mine = [j for body in aggregate.bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
+        mine = [j for body in aggregate.bodies for j in entries[body]]
         free = [j for j in mine if j not in dependent]
         shapes.setdefault((len(rows), len(dependent), len(free)), []).append((rows, dependent, free))
     groups = []
@@ -181,8 +198,8 @@ def _groups(structure: Structure, embedding: Embedding) -> tuple[Group, ...]:
             index = (np.array([m[k] for m in members], int).reshape(len(members), n) for k, n in enumerate(shape))
             rows, *own = index
             freedoms = np.concatenate(own, axis=1)
-            entries = row_plan(structure).entry[rows[:, :, None], freedoms[:, None]]
-            groups.append(Group(rows, freedoms, entries, shape[1]))
+            preferred = np.where(np.isin(freedoms, modes), LAST, 1.0)
+            groups.append(Group(rows, freedoms, listed[rows[:, :, None], freedoms[:, None]], shape[1], preferred))
     return tuple(groups)
 
 

@@ -19,7 +19,8 @@ from dynax.algorithms.frames import root_offsets
 from dynax.algorithms.rnea import rnea
 from dynax.bodies.base import free_bases
 from dynax.bodies.node import Node
-from dynax.constraints.rows import constraint_rows
+from dynax.constraints.residual import rows_at
+from dynax.constraints.rows import Rows, constraint_rows
 from dynax.embedding.coefficients import (
     Chart,
     Elimination,
@@ -30,12 +31,15 @@ from dynax.embedding.coefficients import (
     dependents,
     elimination,
     expanded,
-    node_plan,
     pick,
+    plan_of,
     reduced,
 )
 from dynax.linear.sums import summed
 from dynax.model import Model
+from dynax.model.flexible import FlexibleModel, skeleton_of
+from dynax.model.kinds import for_models
+from dynax.model.structure import Structure
 from dynax.spatial import Motion, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
@@ -55,9 +59,9 @@ class Coordinates(NamedTuple):
     elimination: Elimination
 
 
-def coordinates(model: Model, s: Setup, kin: Parts, p: NodePlan, chart: Chart | None = None) -> Coordinates:
-    """From kinematics with positions."""
-    entries = constraint_rows(model, s, kin).entries
+def coordinates(rows: Rows, p: NodePlan, chart: Chart | None = None) -> Coordinates:
+    """From the conditions at a configuration."""
+    entries = rows.entries
     assert entries is not None
     solved = elimination(p, entries, chart and chart.columns)
     return Coordinates(p, coefficients(p, solved, entries), solved)
@@ -72,14 +76,15 @@ class Place(NamedTuple):
     tree: Tree
 
 
+@for_models
 def at(
     model: Model, q: jax.Array, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
 ) -> Place:
     """The nodes of the embedded model at `q`: their ports are the members."""
-    p = node_plan(model.structure, embedding, execution)
+    p = plan_of(model, embedding, execution)
     s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
-    c = coordinates(model, s, kin, p, chart)
+    c = coordinates(constraint_rows(model, s, kin), p, chart)
     return Place(c, *placed(model, s, kin, p.rows, c.x, world_inertias(s, kin)))
 
 
@@ -121,21 +126,19 @@ def _offset(end: tuple[Vec3, Vec3], start: tuple[Vec3, Vec3]) -> Vec3:
     return (end[0] - start[0]) + (end[1] - start[1])
 
 
-def tree_velocity(model: Model, q: jax.Array, c: Coordinates, v: jax.Array) -> jax.Array:
+def tree_velocity(model: Model | FlexibleModel, q: jax.Array, c: Coordinates, v: jax.Array) -> jax.Array:
     """The tree's velocities `X v + x_0`; `x_0` is what conditions that depend on time ask for."""
     plain = expanded(c.plan, c.x, v)
-    if not rheonomic(model):
+    if not rheonomic(skeleton_of(model).structure):
         return plain
-    s = setup(model, q, plain)
-    kin = kinematics(model, s, plain, positions=True, accelerations=True, gravity=True)
-    rate = constraint_rows(model, s, kin, plain).rate
+    rate = rows_at(model, q, plain).rate
     assert rate is not None
     return plain - dependents(c.plan, c.elimination, rate)
 
 
-def rheonomic(model: Model) -> bool:
+def rheonomic(structure: Structure) -> bool:
     """Whether a condition may depend on time: one closed by a driven joint, or a user's own."""
-    return bool(model.structure.conditions) or any(loop.closure.rheonomic for loop in model.structure.loops)
+    return bool(structure.conditions) or any(loop.closure.rheonomic for loop in structure.loops)
 
 
 class State(NamedTuple):
@@ -149,13 +152,24 @@ class State(NamedTuple):
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
 
 
-def moving_state(
-    model: Model, q, v: jax.Array, embedding: Embedding, chart: Chart | None = None
-) -> tuple[Coordinates, State]:
-    """From embedded velocities, without the nodes."""
-    s = setup(model, q)
-    c = coordinates(model, s, kinematics(model, s, positions=True), node_plan(model.structure, embedding), chart)
-    return c, tree_state(model, q, c, v)
+class Moving(NamedTuple):
+    """The tree's motion, without the nodes."""
+
+    coordinates: Coordinates
+    v: jax.Array
+    drift: jax.Array
+    """As in `State`."""
+
+
+def motion_of(
+    model: Model | FlexibleModel, q: jax.Array, v: jax.Array, embedding: Embedding, chart: Chart | None = None
+) -> Moving:
+    """From embedded velocities."""
+    c = coordinates(rows_at(model, q), plan_of(model, embedding), chart)
+    whole = tree_velocity(model, q, c, v)
+    bias = rows_at(model, q, whole).bias
+    assert bias is not None
+    return Moving(c, whole, dependents(c.plan, c.elimination, bias))
 
 
 def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "levels") -> State:
@@ -167,6 +181,7 @@ def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "
     return State(s, kin, whole, dependents(c.plan, c.elimination, bias))
 
 
+@for_models
 def forward(
     model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
 ) -> jax.Array:
@@ -183,9 +198,17 @@ def forward(
     return recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest).a
 
 
-def inverse(model: Model, q, v, a, external, embedding: Embedding, chart: Chart | None = None) -> jax.Array:
+@for_models
+def tree_force(model: Model, q, v, a, external) -> jax.Array:
+    """Inverse dynamics of the tree, for trailing batch axes."""
+    return rnea(model, q, v, a, external)
+
+
+def inverse(
+    model: Model | FlexibleModel, q, v, a, external, embedding: Embedding, chart: Chart | None = None
+) -> jax.Array:
     """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
-    c, state = moving_state(model, q, v, embedding, chart)
-    whole = state.drift if a is None else state.drift + expanded(c.plan, c.x, a)
-    needed = rnea(model, q, state.v, whole, external)
-    return reduced(c.plan, c.x, needed if chart is None else needed - chart.force)
+    c, tree_v, drift = motion_of(model, q, v, embedding, chart)
+    whole = drift if a is None else drift + expanded(c.plan, c.x, a)
+    force = tree_force(model, q, tree_v, whole, external)
+    return reduced(c.plan, c.x, force if chart is None else force - chart.force)

@@ -53,7 +53,8 @@ def rows_of(model: FlexibleModel, at: State, s: Setup, kin: Parts, q: jax.Array,
     matrix = jnp.swapaxes(reduced(model, at.bodies, columns, jnp.swapaxes(rows.matrix, 0, 1)), 0, 1)
     parts = [rows._replace(matrix=matrix, entries=None)]
     parts += [condition_rows(model, condition, q, v) for condition in skeleton.structure.conditions]
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    whole = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    return whole._replace(entries=whole.matrix.reshape(-1, *whole.matrix.shape[2:]))
 
 
 @extend(rows_at, FlexibleModel)

@@ -61,7 +61,6 @@ from dynax.model.configuration import (
 )
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
-from dynax.model.validity import check_state
 from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
@@ -70,8 +69,6 @@ from dynax.tree.bodies import per_velocity, public_force, stacked
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
-
-extend(check_state, FlexibleModel)(check_state.__wrapped__)
 
 # Kinematics: those of the skeleton.
 

@@ -39,8 +39,8 @@ from dynax.constraints.assembly import assemble
 from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
-from dynax.embedding.coefficients import dense, expanded, node_plan
-from dynax.embedding.dynamics import at, forward, inverse, moving_state
+from dynax.embedding.coefficients import dense, expanded, plan_of
+from dynax.embedding.dynamics import at, forward, inverse, motion_of
 from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors, of_independent
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
@@ -78,8 +78,8 @@ def tree_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
 @tree_motion.register
 @jax.jit
 def _(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
-    c, state = moving_state(model.tree, q, v, model.embedding, model.chart)
-    return Motion(dense(c.plan, c.x), state.v, state.drift)
+    c, whole, drift = motion_of(model.tree, q, v, model.embedding, model.chart)
+    return Motion(dense(c.plan, c.x), whole, drift)
 
 
 def _by_configuration(function):
@@ -252,7 +252,7 @@ def _(model, key):
 
 @batch_last
 def _integrate(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
-    tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
+    tree, p = model.tree, plan_of(model.tree, model.embedding)
     x = factors(model, rows_at(tree, q))[1]
     return closing(model, integrate_rows(tree, q, expanded(p, x, dv)))
 

@@ -8,7 +8,7 @@ Sub-graphs tied by loops become nodes of an aggregated tree, on which the recurs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, overload
+from typing import NamedTuple, cast, overload
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from dynax.constraints.independent import least_of
 from dynax.constraints.residual import constraint_jacobian, rows_at
 from dynax.constraints.rows import Rows
 from dynax.constraints.rows import plan as row_plan
-from dynax.embedding.aggregation import aggregates, independent_columns
+from dynax.embedding.aggregation import Aggregate, aggregates, independent_columns
 from dynax.embedding.coefficients import (
     Chart,
     Elimination,
@@ -30,15 +30,16 @@ from dynax.embedding.coefficients import (
     dense,
     dependents,
     elimination,
-    node_plan,
+    plan_of,
 )
 from dynax.errors import ModelError
 from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate, integrate_rows, neutral
-from dynax.model.flexible import FlexibleModel
+from dynax.model.flexible import FlexibleModel, Member, entries_of, skeleton_of
 from dynax.operators.pytree import pytree_dataclass
+from dynax.topology import Topology
 
 # Reference configurations that close better than this, in the units of the residual, are taken.
 CLOSED = 1e-4
@@ -54,7 +55,7 @@ class EmbeddedModel:
     """
 
     tree: Model
-    """The tree, with its loops as data."""
+    """The tree, with its loops as data; a `FlexibleModel` in its place, if bodies bend."""
     embedding: Embedding
     chart: Chart | None = None
     """In the course of a rollout: other independent freedoms than `independent`, see `dynax/embedding/charts.py`."""
@@ -71,13 +72,13 @@ class EmbeddedModel:
     @property
     def independent(self) -> tuple[int, ...]:
         """Which of the tree's velocities are independent, in order."""
-        return tuple(int(j) for j in node_plan(self.tree.structure, self.embedding).independent)
+        return tuple(int(j) for j in plan_of(self.tree, self.embedding).independent)
 
     @property
     def independent_joints(self) -> tuple[str, ...]:
         """The joints they belong to, one name for each."""
-        bodies = self.tree.topology.body_of_velocity
-        return tuple(self.tree.joint_names[bodies[j]] for j in self.independent)
+        skeleton, owner = skeleton_of(self.tree), body_of_entry(self.tree)
+        return tuple(skeleton.joint_names[owner[j]] for j in self.independent)
 
     @property
     def aggregates(self) -> tuple[tuple[str, ...], ...]:
@@ -110,7 +111,7 @@ class EmbeddedModel:
 
     @property
     def armature(self) -> jax.Array:
-        """Of all joints of the tree."""
+        """Of all joints of the tree, as `tree.armature`."""
         return self.tree.armature
 
     @property
@@ -131,13 +132,17 @@ class EmbeddedModel:
 
 
 def embed(
-    model: Model, q: ArrayLike | None = None, *, independent: Sequence[str] = (), tolerance: float | None = None
+    model: Model | FlexibleModel,
+    q: ArrayLike | None = None,
+    *,
+    independent: Sequence[str] = (),
+    tolerance: float | None = None,
 ) -> EmbeddedModel:
     """The model with its loops, gears and conditions embedded: every algorithm runs on it as on a tree.
 
     Which bodies form an aggregate follows from the graph; which velocities are independent is chosen once, by pivoting
     on the Jacobian of the conditions at a reference configuration, and stays. Watch `embedding_quality` where the
-    mechanism moves far from it.
+    mechanism moves far from it. Modes stay independent wherever joints can follow them.
 
     **Arguments:**
 
@@ -150,9 +155,6 @@ def embed(
     cannot be independent.
     """
     where = f"model {model.name!r}"
-    if not isinstance(model, Model):
-        reason = "loops are not embedded together with bodies that bend yet"
-        raise ModelError(reason, element=where, hint="dx.constrained_dynamics and dx.rollout close them as they are")
     found = assemble(model, neutral(model) if q is None else q)
     if not float(found.error) < CLOSED:
         raise ModelError(
@@ -160,28 +162,31 @@ def embed(
             element=where,
             hint="pass `q`, a configuration near an assembled one, to dx.embed",
         )
-    near = [jnp.asarray(0.02 * x, found.q.dtype) for x in np.random.default_rng(0).normal(size=(2, model.nv))]
+    scale = 0.02 * _measure(model)
+    near = [jnp.asarray(scale * x, found.q.dtype) for x in np.random.default_rng(0).normal(size=(2, model.nv))]
     poses = [found.q, *(assemble(model, integrate(model, found.q, dv)).q for dv in near)]
     jacobians = [np.asarray(constraint_jacobian(model, pose), dtype=np.float64) for pose in poses]
     reference = rows_at(model, found.q)
     weights, least = np.asarray(reference.weights)[:, None], float(least_of(reference, _given(tolerance)))
-    start, topology, rows = row_plan(model.structure).start, model.topology, loop_paths(model.structure).freedom
+    members = model.members if isinstance(model, FlexibleModel) else ()
+    structure, entries, owner = skeleton_of(model).structure, tree_entries(model), body_of_entry(model)
+    start, topology, rows = row_plan(structure).start, structure.topology, loop_paths(structure).freedom
     moved: list[set[int]] = []
     for k in range(len(start) - 1):
         if k < len(rows):
-            freedoms = rows[k][rows[k] >= 0]
+            moved.append({int(topology.body_of_velocity[j]) for j in rows[k][rows[k] >= 0]})
         else:
             largest = np.max([np.abs(j[start[k] : start[k + 1]]).max(axis=0) for j in jacobians], axis=0)
-            freedoms = np.flatnonzero(largest > 1e-12)
-        moved.append({int(topology.body_of_velocity[j]) for j in freedoms})
-    made = aggregates(topology, moved)
+            moved.append({owner[int(j)] for j in np.flatnonzero(largest > 1e-12)})
+    made, alone = _with_bending(topology, moved, members)
+    modes = {j for member in members for j in entries[member.frame]}
     wanted = {j for joint in independent for j in range(*model.v_slice(joint).indices(model.nv))}
     dependent = []
     for aggregate in made:
         own = [row for k in aggregate.conditions for row in range(start[k], start[k + 1])]
-        free = [j for body in aggregate.bodies for j in range(topology.v_start[body], topology.v_start[body + 1])]
-        keep = [i for i, j in enumerate(free) if j in wanted]
-        chosen, rank = independent_columns((jacobians[0] * weights)[np.ix_(own, free)], keep, least)
+        free = [j for body in aggregate.bodies for j in entries[body]]
+        keep, last = ([i for i, j in enumerate(free) if j in some] for some in (wanted, modes))
+        chosen, rank = independent_columns((jacobians[0] * weights)[np.ix_(own, free)], keep, least, last)
         label = f"loop of bodies {', '.join(repr(model.body_names[b]) for b in aggregate.bodies)}"
         if len(chosen) < rank:
             raise ModelError(
@@ -196,7 +201,40 @@ def embed(
                 hint="pass `q`, another assembled configuration, to dx.embed",
             )
         dependent.append(tuple(free[i] for i in chosen))
-    return EmbeddedModel(model, Embedding(made, tuple(dependent)))
+    return EmbeddedModel(cast(Model, model), Embedding(made, tuple(dependent), members, alone))
+
+
+def _measure(model: Model | FlexibleModel) -> np.ndarray:
+    """By what entries of a velocity count: one, but of modes no more than moves a node by one."""
+    found = np.ones(model.nv)
+    if isinstance(model, FlexibleModel):
+        for modes, member, body in zip(model.places.modes_v, model.members, model.bodies, strict=True):
+            nodes = np.concatenate([np.asarray(body.node_translation), np.asarray(body.node_rotation)])
+            found[modes[: member.modes]] = 1.0 / np.maximum(np.abs(nodes).max(axis=(0, 1)), 1.0)
+    return found
+
+
+def _with_bending(
+    topology: Topology, moved: list[set[int]], members: tuple[Member, ...]
+) -> tuple[tuple[Aggregate, ...], tuple[Aggregate, ...]]:
+    """The aggregates of conditions, and the places of bodies that bend outside of these: places of one body stay
+    together."""
+    places = [{member.frame, *member.nodes} for member in members]
+    found = [
+        a._replace(conditions=tuple(k for k in a.conditions if k < len(moved)))
+        for a in aggregates(topology, [*moved, *places])
+    ]
+    return tuple(a for a in found if a.conditions), tuple(a for a in found if not a.conditions)
+
+
+def tree_entries(model: Model | FlexibleModel) -> list[list[int]]:
+    """For each body its entries of a velocity."""
+    return entries_of(skeleton_of(model).topology, model.members if isinstance(model, FlexibleModel) else ())
+
+
+def body_of_entry(model: Model | FlexibleModel) -> dict[int, int]:
+    """The body of each entry of a velocity."""
+    return {j: body for body, own in enumerate(tree_entries(model)) for j in own}
 
 
 def _given(tolerance: float | None) -> jax.Array | None:
@@ -218,11 +256,11 @@ class EmbeddingQuality(NamedTuple):
 def embedding_quality(model: EmbeddedModel, q: ArrayLike) -> EmbeddingQuality:
     """Rank and conditioning of an embedding at `q`, one entry per aggregate (Jain, EMBED-RANK)."""
     (q,) = as_state(model.tree, q=q)
-    rows, start = rows_at(model.tree, q), row_plan(model.tree.structure).start
-    topology, first, second = model.tree.topology, [], []
+    rows, start = rows_at(model.tree, q), row_plan(skeleton_of(model.tree).structure).start
+    entries, first, second = tree_entries(model.tree), [], []
     for aggregate, dependent in zip(model.embedding.aggregates, model.embedding.dependent, strict=True):
         own = np.array([row for k in aggregate.conditions for row in range(start[k], start[k + 1])], dtype=int)
-        free = [j for b in aggregate.bodies for j in range(topology.v_start[b], topology.v_start[b + 1])]
+        free = [j for b in aggregate.bodies for j in entries[b]]
         y = rows.matrix[own]
         first.append(_least(y[:, np.array(dependent, dtype=int)], len(dependent)))
         second.append(_least(y[:, np.array(free, dtype=int)], len(dependent)))
@@ -248,14 +286,14 @@ def embedding_matrix(model: EmbeddedModel, q: ArrayLike) -> jax.Array:
 
 @jax.jit
 def _matrix(model: EmbeddedModel, q: jax.Array) -> jax.Array:
-    p = node_plan(model.tree.structure, model.embedding)
+    p = plan_of(model.tree, model.embedding)
     return dense(p, factors(model, rows_at(model.tree, q))[1])
 
 
 def factors(model: EmbeddedModel, rows: Rows) -> tuple[Elimination, jax.Array]:
     """`Y1` factorised, and `X` by freedom of the tree and place."""
     assert rows.entries is not None
-    p = node_plan(model.tree.structure, model.embedding)
+    p = plan_of(model.tree, model.embedding)
     solved = elimination(p, rows.entries, model.chart and model.chart.columns)
     return solved, coefficients(p, solved, rows.entries)
 
@@ -271,7 +309,7 @@ def tree_of(model: Model | EmbeddedModel | FlexibleModel) -> Model | FlexibleMod
 
 def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:
     """Of entries for the tree's freedoms, `(nv of the tree,)`, those of the independent ones; batch axes trail."""
-    p = node_plan(model.tree.structure, model.embedding)
+    p = plan_of(model.tree, model.embedding)
     found = whole[p.independent]
     if model.chart is None:
         return found
@@ -293,7 +331,7 @@ def closing(model: EmbeddedModel, q: jax.Array) -> jax.Array:
     Newton's method; quadratic, so a residual of 1e-2 is at rounding after three steps. Its derivative is that of the
     implicit function, since each step is exact to first order.
     """
-    tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
+    tree, p = model.tree, plan_of(model.tree, model.embedding)
     if not p.groups:
         return q
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from dynax.algorithms.frames import forward_kinematics
 from dynax.bodies.node import Node
-from dynax.embedding.coefficients import node_plan
+from dynax.embedding.coefficients import plan_of
 from dynax.embedding.dynamics import at
 from dynax.embedding.model import EmbeddedModel
 from dynax.model.checks import as_state
+from dynax.model.flexible import FlexibleModel
 from dynax.model.inertias import body_inertias
 from dynax.model.kinds import extend
 from dynax.operators.articulated import articulated
@@ -63,7 +64,12 @@ class EmbeddedOperators(SpatialOperators):
 
 @jax.jit
 def _embedded_operators(model: EmbeddedModel, q: jax.Array) -> EmbeddedOperators:
-    tree, p = model.tree, node_plan(model.tree.structure, model.embedding)
+    if isinstance(model.tree, FlexibleModel):
+        raise ValueError(
+            f"the operators of {model.name!r}, with loops embedded and bodies that bend, are not there; "
+            "those of its tree are: dx.spatial_operators(model.tree, q)"
+        )
+    tree, p = model.tree, plan_of(model.tree, model.embedding)
     nodes = sorted((*p.rows.tree.members, *((root,) for root in p.rows.tree.bases)), key=min)
     where = {body: (k, m) for k, bodies in enumerate(nodes) for m, body in enumerate(bodies)}
     parents, ports = [], []

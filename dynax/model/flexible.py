@@ -27,6 +27,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -257,6 +258,26 @@ class FlexibleModel:
 
 
 jax.tree_util.register_dataclass(FlexibleModel, ["skeleton", "bodies"], ["members"])
+
+
+def skeleton_of(model: Model | FlexibleModel) -> Model:
+    """The tree of rigid bodies that a model is, or that holds one with bodies that bend."""
+    return model.skeleton if isinstance(model, FlexibleModel) else model
+
+
+def entries_of(topology: Topology, members: tuple[Member, ...]) -> list[list[int]]:
+    """For each body of the skeleton its entries of `v`: at the frame of a body that bends the modes, at nodes none."""
+    if not members:
+        return [list(range(a, b)) for a, b in pairwise(map(int, topology.v_start))]
+    at = places(topology, members)
+    held = {body for member in members for body in (member.frame, *member.nodes)}
+    own = [
+        [] if body in held else [int(j) for j in at.v[a:b]]
+        for body, (a, b) in enumerate(pairwise(map(int, topology.v_start)))
+    ]
+    for member, modes in zip(members, at.modes_v, strict=True):
+        own[member.frame] = [int(j) for j in modes[: member.modes]]
+    return own
 
 
 def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> FlexibleModel:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +18,21 @@ from dynax.model.model import Model
 ROUNDING = 1e-4
 
 
+class Faults(NamedTuple):
+    """What may be wrong with a state."""
+
+    wrong: jax.Array
+    """Whether each of them is, booleans of shape `(k,)`."""
+    messages: list[str]
+
+
 @for_models
 def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple[jax.Array, jax.Array | None]:
     """`(q, v)` as they are, or an error that names the joint whose numbers are no state.
 
     Functions of dynax take configurations at their word: quaternions that are not of unit length give other results,
-    and zeros, which are no rotation, NaN. Ask here where states come from outside.
+    and zeros, which are no rotation, NaN; so do bodies that are bent further than their inertia, which is of second
+    order in their modes, holds: it is named. Ask here where states come from outside.
 
     **Arguments:** `q`: configuration, shape `(nq,)`. `v`: velocity, shape `(nv,)`, or `None`.
 
@@ -29,6 +40,11 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
     when the program runs (`equinox.filter_jit` shows them alone); use what is returned, or the check is dropped.
     """
     q, v = as_state(model, q=q, v=v)
+    return reported(model, q, v, joint_faults(model, q, v))
+
+
+def joint_faults(model: Model, q: jax.Array, v: jax.Array | None) -> Faults:
+    """Coordinates that are no numbers, quaternions that are no rotations."""
     names = model.joint_names
     nearest = normalize(model, q)
     slices = [model.q_slice(name) for name in names], [model.v_slice(name) for name in names]
@@ -45,7 +61,12 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
     if v is not None:
         faults.append((at_v, ~jnp.isfinite(v), "`v` of joint {!r} is not finite"))
     wrong = jnp.concatenate([found for _, found, _ in faults])
-    messages = [f"model {model.name!r}: " + text.format(names[k]) for at, _, text in faults for k in at]
+    return Faults(wrong, [text.format(names[k]) for at, _, text in faults for k in at])
+
+
+def reported(model: Model, q: jax.Array, v: jax.Array | None, faults: Faults) -> tuple[jax.Array, jax.Array | None]:
+    """`(q, v)`, or an error that says the first of the `faults`."""
+    wrong, messages = faults.wrong, [f"model {model.name!r}: {text}" for text in faults.messages]
     if not messages:
         return q, v
     if not isinstance(wrong, Tracer):

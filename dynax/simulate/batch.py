@@ -84,7 +84,7 @@ def batch_axes(argument: Any) -> Any:
         for member, body in zip(argument.members, argument.bodies, strict=True):
             axes += _own_axes(body, leaf_shapes(member.modes, len(body.node_names)))
     elif isinstance(argument, EmbeddedModel):
-        axes = _own_axes(argument.tree, number_shapes(argument.tree.structure))
+        axes = jax.tree.leaves(batch_axes(argument.tree), is_leaf=lambda x: x is None)
     elif isinstance(argument, Model):
         axes = _own_axes(argument, number_shapes(argument.structure))
     else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,9 @@ from jax import lax
 
 from dynax.algorithms.mean_velocity import evaluations, place
 from dynax.compile.batching import by_samples, trailing
-from dynax.embedding.meanings import tree_motion
+from dynax.embedding.meanings import Motion, tree_motion
 from dynax.model import Model
+from dynax.model.flexible import skeleton_of
 from dynax.simulate.stepper import acceleration
 from dynax.sweep.scan import varying_as
 from dynax.tree.bodies import per_velocity
@@ -54,7 +55,7 @@ class Kick(NamedTuple):
 
 def tree(model: Model) -> Model:
     """The tree whose joints have damping and friction."""
-    return model if isinstance(model, Model) else model.tree
+    return model if isinstance(model, Model) else skeleton_of(model.tree)
 
 
 def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction) -> Kick:
@@ -64,8 +65,17 @@ def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     stiff = model.replace(armature=model.armature + dt * slope, damping=nothing, friction_loss=nothing)
     if isinstance(model, Model):
         return Kick(stiff, tau - slope * v - friction.force)
-    motion = tree_motion(model, q, v)
+    motion = _motion(model, q, v)
     return Kick(stiff, tau - motion.x.T @ (slope * motion.v + friction.force))
+
+
+def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
+    """That of the tree whose joints have damping and friction."""
+    found = tree_motion(model, q, v)
+    if isinstance(model.tree, Model):
+        return found
+    inner = tree_motion(model.tree, q, found.v)
+    return Motion(inner.x @ found.x, inner.v, inner.x @ found.bias + inner.bias)
 
 
 def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> DryFriction:
@@ -151,8 +161,8 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
         middle = v + 0.5 * dt * a
         a = kick(model, q, v, tau, dt, law(model, sense)).acceleration(q, middle)
         if not isinstance(model, Model):
-            motion = tree_motion(model, q, middle)
-            end = tree_motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
+            motion = _motion(model, q, middle)
+            end = _motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
         else:
             end = v + dt * a
         reached = slip(end, creep)
@@ -160,7 +170,7 @@ def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Arr
         changed = (found != sense) & (loss > 0)
         return k + 1, a, jnp.where(changed & (k + 1 == ROUNDS), 0.0, found), changed
 
-    begin = v if isinstance(model, Model) else tree_motion(model, q, v).v
+    begin = v if isinstance(model, Model) else _motion(model, q, v).v
     start = 0, jnp.zeros_like(v), slip(begin, creep), loss > 0
     _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((model, q, tau, dt), start))
     return sense

@@ -24,10 +24,12 @@ from dynax.constraints.dynamics import constrained_dynamics
 from dynax.constraints.independent import independent, separable
 from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
+from dynax.embedding.model import tree_of
 from dynax.linear.matrices import product
 from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model.checks import as_state
 from dynax.model.configuration import configuration_rate, difference, integrate
+from dynax.model.flexible import skeleton_of
 from dynax.routes.forward_dynamics import forward_dynamics
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, AnyTree, closed
@@ -106,7 +108,7 @@ def _in_time(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> Lineariz
 
 def _turning(model: Any, q: jax.Array, v: jax.Array) -> jax.Array:
     """How `z'` depends on `z` at the same velocity, shape `(nv, nv)`."""
-    topology = getattr(model, "tree", model).topology
+    topology = skeleton_of(tree_of(model)).topology
     if topology.all_screws and not len(topology.free_roots):
         return jnp.zeros((model.nv, model.nv), q.dtype)
     now = configuration_rate(model, q, v)

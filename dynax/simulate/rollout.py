@@ -17,6 +17,7 @@ from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
 from dynax.contact.stops import filled
 from dynax.model.checks import as_state
+from dynax.model.flexible import FlexibleModel
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.compliant import Compliant
@@ -26,7 +27,7 @@ from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_s
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
 from dynax.simulate.touching import Touching
-from dynax.simulate.trajectory import TouchReport, Trajectory
+from dynax.simulate.trajectory import RolloutStatus, TouchReport, Trajectory
 from dynax.simulate.variational import Variational
 
 STEPPERS: dict[str, AbstractStepper] = {
@@ -127,8 +128,9 @@ def rollout(
     - `key`: for sensors that err at random, and for the policy with sensors, which gets a new one for each step.
 
     **Returns:** `Trajectory(time, q, v)` with T + 1 rows; the first is the initial state, at `model.time`, from where
-    driven joints go on. For each row an embedded model has a `status`, and a `contact.Scene` a `touch`: how many
-    contacts, how deep, how well solved. With `memory`: the pair of it and what the policy remembers at the end.
+    driven joints go on. For each row an embedded model, or one with bodies that bend, has a `status`, and a
+    `contact.Scene` a `touch`: how many contacts, how deep, how well solved. With `memory`: the pair of it and what the
+    policy remembers at the end.
 
     A rollout of an array is compiled once; one under a policy each time it is called, unless that is under `jax.jit`.
     """
@@ -307,6 +309,9 @@ def _scan(
     end, rows = scan(advance_all if every > 1 else advance, start, xs, steps // every)
     rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
     q, v, status, touch, acting, said, patch = rows
+    if isinstance(model, FlexibleModel):
+        finite = jnp.all(jnp.isfinite(q), axis=1) & jnp.all(jnp.isfinite(v), axis=1)
+        status = jnp.where(finite, RolloutStatus.GOOD.value, RolloutStatus.NOT_FINITE.value)
     status = None if status is None else status.astype(jnp.int32)
     return Trajectory(times[::every], q, v, status, touch, acting, said, patch), end.memory
 

@@ -58,7 +58,7 @@ def kept(model: Model, state: State) -> State:
 
 def refuse_closed(model: Model, stepper: AbstractStepper) -> None:
     """For steppers that take the tree alone, and rigid bodies."""
-    if isinstance(model, FlexibleModel):
+    if isinstance(tree_of(model), FlexibleModel):
         raise ValueError(
             f"{type(stepper).__name__} does not know the stiffness of modes, which model {model.name!r} has; "
             "use another stepper, such as 'rk4'"

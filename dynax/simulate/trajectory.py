@@ -14,7 +14,8 @@ from dynax.operators.pytree import pytree_dataclass
 
 
 class RolloutStatus(IntEnum):
-    """How a rollout of an embedded model fares. From `OPEN` on it has stopped: rows repeat the last good state."""
+    """How a rollout fares of an embedded model or of one with bodies that bend. From `OPEN` on it has stopped: rows
+    repeat the last good state; of a model with bodies that bend they hold no numbers."""
 
     GOOD = 0
     OTHER_COORDINATES = 1
@@ -28,7 +29,8 @@ class RolloutStatus(IntEnum):
     SINGULAR = 4
     """The mechanism has more freedoms there than elsewhere, and no choice of independent ones serves."""
     NOT_FINITE = 5
-    """A step gave no numbers: too long, or forces that are none."""
+    """A step gave no numbers: too long, forces that are none, or bodies that bend too far: `dx.check_state` of the row
+    before tells."""
 
     @property
     def stopped(self) -> bool:
@@ -84,7 +86,8 @@ class Trajectory:
     v: jax.Array
     """Velocities, shape `(T + 1, nv)`."""
     status: jax.Array | None = None
-    """Of an embedded model, `RolloutStatus` by row as integers, shape `(T + 1,)`; otherwise `None`."""
+    """Of an embedded model and of one with bodies that bend, `RolloutStatus` by row as integers, shape `(T + 1,)`;
+    otherwise `None`."""
     touch: TouchReport | None = None
     """Of a scene, what happened in the steps that led to each row, each entry of shape `(T + 1,)`."""
     actuators: Any = None
@@ -105,7 +108,7 @@ class Trajectory:
 
     @property
     def stopped(self) -> jax.Array:
-        """Whether the motion has stopped before each time, and the row repeats the last good state."""
+        """Whether the motion has stopped before each time, and the row is none of it."""
         none = jnp.zeros(self.time.shape, bool)
         return none if self.status is None else self.status >= RolloutStatus.OPEN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 import dynax as dx
 
 NODES = 5
+TUBE = dx.BeamSection.tube(0.03, 0.002, E=70e9, density=2700.0)
 RIGID = dx.SpatialInertia(1.3, (0.1, 0.05, -0.2), (0.2, 0.3, 0.25))
 
 
@@ -56,6 +57,29 @@ def floating(first: dict, second: dict, gravity=(0.0, 0.0, 0.0)) -> dx.FlexibleM
     builder.body("boom", parent="bus/side", joint=dx.Spherical(), placement=at(0.1, 0.1, 0.3), inertia=body_of(second))
     builder.body("end", parent="boom/tip", placement=at(0.0, 0.2, 0.0), inertia=RIGID)
     return cast(dx.FlexibleModel, builder.build())
+
+
+def bus_with_panels() -> dx.FlexibleModel:
+    """A rigid bus that floats, with two panels on hinges."""
+    panel = dx.flexible_beam(TUBE, 4.0, modes=3, held={"base": "123456"})
+    builder = dx.ModelBuilder(gravity=(0, 0, 0))
+    builder.body("bus", joint=dx.Free(), inertia=dx.SpatialInertia(200.0, (0, 0, 0), (30.0, 30.0, 30.0)))
+    for side, name in ((1.0, "left"), (-1.0, "right")):
+        turned = dx.Transform(np.diag([side, side, 1.0]), np.array([side, 0.0, 0.0]))
+        builder.body(name, parent="bus", joint=dx.Revolute((1, 0, 0)), placement=turned, inertia=panel)
+    return cast(dx.FlexibleModel, builder.build())
+
+
+def chain(bodies: int, modes: int) -> Any:
+    """Clamped beams on hinges, one on the tip of the other."""
+    elements = dx.beam_elements(TUBE, 1.0, elements=max(3, -(-modes // 3)))
+    body = elements.body(elements.modes(modes, held={"base": "123456"}))
+    builder, parent = dx.ModelBuilder(gravity=(0, 0, 0)), {}
+    for k in range(bodies):
+        axis = (0, 0, 1) if k % 2 else (0, 1, 0)
+        builder.body(f"b{k}", joint=dx.Revolute(axis), inertia=body, **parent)
+        parent = {"parent": f"b{k}/tip"}
+    return builder.build()
 
 
 def random_state(model, rng):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flexible.systems import arm, nodal_data, random_state
+from flexible.systems import TUBE, arm, bus_with_panels, nodal_data, random_state
 
 import dynax as dx
 
@@ -100,7 +100,6 @@ def test_what_is_said_of_a_model(rng):
     np.testing.assert_array_equal(heavier.mass[np.array(frames)], model.mass[np.array(frames)])
     np.testing.assert_array_equal(heavier.mass[rigid], 2.0 * model.mass[rigid])
     q, v, *_ = random_state(model, rng)
-    dx.check_state(model, q, v)
     with pytest.raises(ValueError, match="'panel/modes' is not finite"):
         dx.check_state(model, q.at[model.q_slice("panel/modes")].set(np.nan), v)
     with pytest.raises(AttributeError, match="for trees of rigid bodies"):
@@ -109,15 +108,31 @@ def test_what_is_said_of_a_model(rng):
         dx.coriolis_matrix(model, q, v)
 
 
-def bus_with_panels() -> dx.FlexibleModel:
-    section = dx.BeamSection.tube(0.03, 0.002, E=70e9, density=2700.0)
-    panel = dx.flexible_beam(section, 4.0, modes=3, held={"base": "123456"})
+def test_bodies_that_are_bent_too_far_are_named():
+    """The one whose tip stands off by three tenths of its length, not the other; and a rollout says that it has none.
+
+    A ninth of that is within the range.
+    """
+    boom = dx.flexible_beam(TUBE, 4.0, modes=2, held={"base": "123456"})
     builder = dx.ModelBuilder(gravity=(0, 0, 0))
-    builder.body("bus", joint=dx.Free(), inertia=dx.SpatialInertia(200.0, (0, 0, 0), (30.0, 30.0, 30.0)))
-    for side, name in ((1.0, "left"), (-1.0, "right")):
-        turned = dx.Transform(np.diag([side, side, 1.0]), np.array([side, 0.0, 0.0]))
-        builder.body(name, parent="bus", joint=dx.Revolute((1, 0, 0)), placement=turned, inertia=panel)
-    return cast(dx.FlexibleModel, builder.build())
+    for name in ("left", "right"):
+        builder.body(name, joint=dx.Revolute((0, 0, 1)), inertia=boom)
+    model = cast(dx.FlexibleModel, builder.build())
+    deflection = np.abs(np.asarray(boom.node_translation[boom.node_index("tip")])).max()
+    straight, still = dx.neutral(model), jnp.zeros(model.nv)
+    bent = {name: straight.at[model.q_slice(f"{name}/modes")].set(0.3 * 4.0 / deflection) for name in ("left", "right")}
+    near = 8.0 / 9.0 * straight + bent["right"] / 9.0
+
+    dx.check_state(model, near, still)
+    for name, q in bent.items():
+        with pytest.raises(ValueError, match=f"body '{name}' is bent too far"):
+            dx.check_state(model, q, still)
+    path = jax.jit(jax.vmap(lambda q: dx.rollout(model, q, still, jnp.zeros((2, model.nv)), 1e-4, stepper="explicit")))(
+        jnp.stack([near, bent["left"]])
+    )
+    status = dx.RolloutStatus
+    np.testing.assert_array_equal(path.status, [[status.GOOD] * 3, [status.GOOD] + [status.NOT_FINITE] * 2])
+    assert not path.stopped[0].any()
 
 
 # About twice what was measured over 20 states: the largest error over the largest entry.

@@ -222,6 +222,3 @@ def test_what_is_refused(rng):
             function(model, zero, zero, zero)
     with pytest.raises(KeyError, match="boom/modes"):
         model.v_slice("boom/modest")
-    builder.loop("closed", successor="boom/tip", joint=dx.Spherical())
-    with pytest.raises(dx.ModelError, match="bodies that bend"):
-        dx.embed(builder.build())

@@ -1,0 +1,43 @@
+"""What forward dynamics of bodies that bend costs, by counting the operations of its program."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+from flexible.systems import chain
+from operations import count
+
+import dynax as dx
+from dynax.embedding.flexible_nodes import forward
+
+
+def operations(bodies: int, modes: int) -> int:
+    model = chain(bodies, modes)
+    zero = jnp.zeros(model.nv)
+    return count(partial(forward, external=None), model, dx.neutral(model), zero, zero)
+
+
+def test_what_is_counted():
+    """A product of matrices, a loop, a branch, and nothing for what only moves."""
+    a, b = jnp.ones((2, 3)), jnp.ones((3, 4))
+    assert count(jnp.matmul, a, b) == 2 * 2 * 3 * 4
+    assert count(lambda a: jnp.sum(a) + jnp.sqrt(a[0, 0]), a) == 5 + 1 + 1
+    assert count(lambda a: a.T.reshape(-1)[::2], a) == 0
+    looped = partial(jnp.vectorize(lambda x: x * x + 1.0), a)
+    assert count(looped) == 12
+
+
+def test_forward_dynamics_is_linear_in_bodies_and_cubic_in_modes():
+    """Exactly: each body of a chain adds the same, and the count is a polynomial of third degree in the modes, whose
+    leading term is the elimination of a full matrix, two operations for each of its numbers and columns.
+
+    A dense solution takes a third of the cube of all freedoms of the chain.
+    """
+    by_bodies = np.array([operations(n, 1) for n in (3, 4, 5)])
+    np.testing.assert_array_equal(np.diff(by_bodies, 2), 0)
+    assert abs(by_bodies[0] - 3 * np.diff(by_bodies)[0]) < 100  # what does not depend on their number
+    by_modes = np.array([operations(3, m) for m in (2, 3, 4, 5, 6)])
+    np.testing.assert_array_equal(np.diff(by_modes, 4), 0)
+    assert np.diff(by_modes, 3)[0] == 3 * 2 * 6  # bodies, leading coefficient, 3!
