@@ -88,8 +88,8 @@ plt.show()
 # ## Control at 100 Hz
 #
 # The place goes round in a circle, every body of the arm is a tenth heavier than in the model, and nobody tells. At
-# every tick the plan of 30 knots moves up by one and takes one iteration from the measured state. The plan takes the place
-# to stay where it is seen, and torques have their price: so the hand follows some way behind.
+# every tick the plan of 30 knots moves up by one and takes one iteration from the measured state. The plan takes the
+# place to stay where it is seen, and torques have their price: so the hand follows some way behind.
 
 # %%
 ahead = 30
