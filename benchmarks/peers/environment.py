@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-REQUIREMENTS = {"brax": ("brax", "mujoco", "pin"), "jaxsim": ("jaxsim", "pin")}
-"""Pinocchio for the reference that all processes measure."""
+REQUIREMENTS = {
+    "brax": ("brax", "mujoco", "pin"),
+    "jaxsim": ("jaxsim", "pin"),
+    "crocoddyl": ("crocoddyl==3.2.1", "pin==4.0.0"),
+}
+"""Pinocchio for the reference that all processes measure; with 4.1 Crocoddyl 3.2.1 is wrong and crashes."""
 
 
 class NotInstalled(RuntimeError):

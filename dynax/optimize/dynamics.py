@@ -95,6 +95,12 @@ def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, 
     return -_matrix_product(_matrix_product(_turned(X), H), X)
 
 
+def _repeated(given: Any, like: jax.Array) -> Any:
+    """With the trailing batch axes of `like`."""
+    batch = like.shape[1:]
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch)), given)
+
+
 def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callable:
     """`value(model, q, v, last)` with closed forms of both derivatives."""
 
@@ -133,12 +139,13 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
         return found, rate
 
     exact_back = trailing(backward, bent)
+    # What is known stands in the tree, whose leaves are not repeated for each direction of a Jacobian.
     respond, _ = linear(
-        forward,
-        backward,
-        lambda model, at, known, x: samples(model, at, x),
-        lambda model, at, known, x: x.v,
-        lambda model, at, known, bar: exact_back(model, at, known, bar),
+        lambda given, x: forward(*given, x),
+        lambda given, bar: backward(*given, bar),
+        lambda given, x: samples(given[0], _repeated(given[1], x.v), x),
+        lambda given, x: x.v,
+        lambda given, bar: exact_back(given[0], *_repeated(given[1:], bar), bar),
     )
 
     @jax.custom_jvp
@@ -156,7 +163,7 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
             none = jnp.zeros_like(found)
             along = none if _symbolic(dq) else tangent_rows(model, q, dq)
             x = Moving(along, *(none if _symbolic(d) else d for d in (dv, dlast)))
-            total = respond(model, Moving(q, v, last), known, x)
+            total = respond((model, Moving(q, v, last), known), x)
         if not all(_symbolic(d) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
             known = jax.tree.map(
                 lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic

@@ -94,21 +94,20 @@ def conditions(problem: Problem, p: Point) -> Point:
     return Point(x, stages[:, n:], jnp.concatenate([first, gaps]), path, end)
 
 
-def held(problem: Problem, p: Point, slopes: Point) -> tuple[jax.Array, jax.Array]:
-    """Which controls press against their lower and upper limits."""
+def held(problem: Problem, u: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which controls press against their lower and upper limits; `slopes`: of the Lagrangian by them."""
     if problem.limits is None:
-        nothing = jnp.zeros(p.u.shape, bool)
+        nothing = jnp.zeros(u.shape, bool)
         return nothing, nothing
     lower, upper = problem.limits
-    return (p.u <= lower) & (slopes.u >= 0), (p.u >= upper) & (slopes.u <= 0)
+    return (u <= lower) & (slopes >= 0), (u >= upper) & (slopes <= 0)
 
 
-def stationarity(problem: Problem, p: Point) -> jax.Array:
+def left_over(problem: Problem, u: jax.Array, costates: jax.Array, by_x: jax.Array, by_u: jax.Array) -> jax.Array:
     """The largest slope of the Lagrangian that is left, as a part of the largest costate or slope of a control."""
-    slopes = conditions(problem, p)
-    low, high = held(problem, p, slopes)
-    size = jnp.maximum(jnp.max(jnp.abs(p.costates)), jnp.max(jnp.abs(slopes.u), initial=0.0))
-    left = jnp.maximum(jnp.max(jnp.abs(slopes.x)), jnp.max(jnp.where(low | high, 0.0, jnp.abs(slopes.u)), initial=0.0))
+    low, high = held(problem, u, by_u)
+    size = jnp.maximum(jnp.max(jnp.abs(costates)), jnp.max(jnp.abs(by_u), initial=0.0))
+    left = jnp.maximum(jnp.max(jnp.abs(by_x)), jnp.max(jnp.where(low | high, 0.0, jnp.abs(by_u)), initial=0.0))
     return left / jnp.where(size > 0, size, 1.0)
 
 
@@ -201,7 +200,7 @@ def masked(s: System, push: Point) -> Point:
 
 def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> Point:
     """The change of the solution `p` with that of the problem, which may have symbols for zero; NaN unless `good`."""
-    low, high = held(problem, p, conditions(problem, p))
+    low, high = held(problem, p.u, conditions(problem, p).u)
     system = system_of(problem, p, low | high)
 
     def moved(new: Problem) -> tuple[Point, jax.Array]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.optimize.implicit import Point, conditions, held, masked, point_of, sides, solved, stationarity, system_of
+from dynax.optimize.implicit import Point, conditions, held, left_over, masked, point_of, sides, solved, system_of
 from dynax.optimize.problem import Problem, total_cost
 from dynax.optimize.result import Result
 
@@ -57,14 +57,14 @@ def polish(problem: Problem, result: Result) -> Result:
         cost=total_cost(problem, states, controls),
         gap=jnp.max(jnp.abs(slopes.costates)),
         violation=jnp.max(misses),
-        residual=stationarity(fixed, best),
+        residual=left_over(fixed, best.u, best.costates, slopes.x, slopes.u),
     )
 
 
 def _newton(problem: Problem, p: Point) -> tuple[Point, jax.Array]:
     """The point after a step, and the largest miss before it, of dynamics, constraints and slopes."""
     slopes = conditions(problem, p)
-    low, high = held(problem, p, slopes)
+    low, high = held(problem, p.u, slopes.u)
     system = system_of(problem, p, low | high)
     push = masked(system, slopes)
     miss = jnp.max(jnp.concatenate([jnp.ravel(jnp.abs(x)) for x in (push.costates, push.path, push.end)]))
@@ -74,4 +74,4 @@ def _newton(problem: Problem, p: Point) -> tuple[Point, jax.Array]:
         jax.vmap(problem.plant.integrate)(p.x, step.x), u,
         p.costates + step.costates, p.path + step.path, p.end + step.end,
     )  # fmt: skip
-    return new, jnp.maximum(miss, stationarity(problem, p))
+    return new, jnp.maximum(miss, left_over(problem, p.u, p.costates, slopes.x, slopes.u))

@@ -60,7 +60,8 @@ class Result:
     gap: jax.Array
     violation: jax.Array
     residual: jax.Array
-    """The largest slope of the Lagrangian that is left, as a part of the largest costate or slope of a control."""
+    """The largest slope of the Lagrangian that is left, as a part of the largest costate or slope of a control; of a
+    result that has not converged that before its last step."""
     iterations: jax.Array
     status: jax.Array
     """A `Status`."""

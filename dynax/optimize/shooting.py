@@ -29,7 +29,7 @@ from dynax.compile.batching import trailing
 from dynax.linear.each import each
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
-from dynax.optimize.implicit import Point, along, no_change, point_of, rate, sides, stationarity, symbolic
+from dynax.optimize.implicit import Point, along, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.lqr import LQ, Policy, backward, motion, sequential_policy
 from dynax.optimize.problem import Multipliers, Problem, quadratic, stacked, total_cost, value
 from dynax.optimize.result import History, Result, Status
@@ -62,6 +62,8 @@ class State(NamedTuple):
     """The weight of the gaps."""
     violation: jax.Array
     """When the multipliers moved last."""
+    residual: jax.Array
+    """The slope of the Lagrangian that was left where it was linearised last."""
     count: jax.Array
     status: jax.Array
     history: History
@@ -156,6 +158,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
         bent=jnp.zeros((), bool),
         merit=zero,
         violation=jnp.asarray(jnp.inf, dtype),
+        residual=jnp.asarray(jnp.inf, dtype),
         count=jnp.zeros((), int),
         status=jnp.where(empty, int(Status.INFEASIBLE), RUNNING),
         history=History(*[none] * len(History._fields)),
@@ -169,7 +172,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
     last = History(*(h[jnp.maximum(done.count - 1, 0)] for h in done.history))
     return Result(
         done.x, done.u, done.gains, done.costates, done.multipliers, total_cost(problem, done.x, done.u),
-        last.gap, last.violation, stationarity(problem, _point(done)), done.count, status, done.history,
+        last.gap, last.violation, done.residual, done.count, status, done.history,
     )  # fmt: skip
 
 
@@ -278,6 +281,9 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
         policy = _boxed_policy((), eased, tuple(limit - s.u for limit in problem.limits))
     dx, _ = motion(eased, policy, jnp.zeros(n, dtype))
     costates = product(policy.P, dx[..., None])[..., 0] + policy.p
+    # Where it comes to rest the point stays, and these slopes are those of the Lagrangian with the new multipliers.
+    by_x, by_u = (product(jnp.swapaxes(J, 1, 2), costates[1:, :, None])[..., 0] for J in (lq.A, lq.B))
+    residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(by_x), lq.r + by_u)
     solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(dx))
 
     cost = _costs(problem, s.x, s.u, s.multipliers)
@@ -335,6 +341,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
         bent=~solved | (s.bent & ~(taken & (-promised > small * scale))),
         merit=jnp.where(moves, 0.0, merit),
         violation=jnp.where(moves, violation, s.violation),
+        residual=residual,
         count=s.count + 1,
         status=status,
         history=jax.tree.map(lambda h, new: h.at[s.count].set(new), s.history, row),
