@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.rigid import gaps_at
+from dynax.contact.rigid import gaps_at, normals_at
 from dynax.contact.scene import Scene
 from dynax.contact.sets import Sets, held_dynamics, settled
 from dynax.model import Model
@@ -23,6 +23,10 @@ BACK = 0.1
 """How much of a drift a step brings back."""
 NONE = {"float64": 1e-9, "float32": 1e-3}
 """A negative force that is none, by the largest."""
+OFF = 1e-4
+"""A speed along the normal that what is held does not have [m/s]."""
+SAME = 1e-6
+"""Of the longest step: events nearer to each other are at the same time."""
 
 
 class SceneStatus(IntEnum):
@@ -65,6 +69,10 @@ class _State(NamedTuple):
     q: jax.Array
     v: jax.Array
     sets: Sets
+    left: jax.Array
+    """Whose force came to its end in the last event, and in those at the same time, shape `(k + l,)`."""
+    last: jax.Array
+    """When that was."""
     told: jax.Array
     """Problems solved, impacts cut, and the status."""
 
@@ -94,7 +102,7 @@ def run_scene(
     - `rest`: what meets more slowly does not bounce [m/s]; it ends bounces that are without end in a finite time.
     - `reach`: how far apart shapes are that touch no longer, or in each other that meet anew [m].
 
-    Derivatives know when events happen, in `jvp`, `vjp` and twice over. For float64.
+    Derivatives know when events happen, as those of `run_events`. For float64.
     """
     model = cast(Model, scene.model)
     if closed(model):
@@ -117,24 +125,28 @@ def run_scene(
         return s._replace(time=s.time + h, q=moved[0], v=moved[1])
 
     def guards(s: _State) -> jax.Array:
-        gaps = gaps_at(scene, s.q)
+        gaps, rates = gaps_at(scene, s.q), normals_at(scene, s.q) @ s.v
         forces = held_dynamics(scene, s.q, s.v, torque(s.time, s.q, s.v), s.sets.active, alpha).forces
         none = NONE[q.dtype.name] * lax.stop_gradient(jnp.max(jnp.abs(forces), initial=0.0))
         return jnp.concatenate([
             jnp.where(s.sets.current, reach - jnp.abs(gaps), gaps),
-            jnp.where(s.sets.active, forces + none, 1.0),
+            # Where a shape has run off a face its normal is another, and so its force: not force it is that ends there.
+            jnp.where(s.sets.active & (jnp.abs(rates) <= OFF), forces + none, 1.0),
             jnp.where(s.told[:1] == 0, -1.0, 1.0).astype(q.dtype),  # which contacts there are is asked first
         ])  # fmt: skip
 
     def jump(s: _State, which: jax.Array) -> _State:
-        left = jnp.arange(count) == which - count
+        # Of several that are about to be left each has an event of its own, and stays left by the next one.
+        at_once = lax.stop_gradient(s.time - s.last) <= SAME * dt
+        left = (jnp.arange(count) == which - count) | (at_once & s.left)
         found = settled(scene, s.q, s.v, torque(s.time, s.q, s.v), left, law, rest, reach)
         wrong = jnp.maximum(jnp.asarray(STRUCK)[found.struck], jnp.asarray(PRESSED)[found.pressed])
         told = jnp.stack([s.told[0] + 1, s.told[1] + found.cut, jnp.maximum(s.told[2], wrong)])
-        return _State(s.time, found.q, found.v, found.sets, told.astype(s.told.dtype))
+        return _State(s.time, found.q, found.v, found.sets, left, s.time, told.astype(s.told.dtype))
 
     none = jnp.zeros(count, bool)
-    start = _State(jnp.zeros((), q.dtype), q, v, Sets(none, none), jnp.zeros(3, jnp.int32))
+    zero = jnp.zeros((), q.dtype)
+    start = _State(zero, q, v, Sets(none, none), none, zero - dt, jnp.zeros(3, jnp.int32))
     run = run_events(flow, guards, jump, start, duration, dt, budget)
     end = jnp.asarray(ENDS)[run.status]
     s = run.states

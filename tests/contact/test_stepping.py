@@ -409,3 +409,42 @@ def test_pairs_by_name():
         c.scene(two, colliders, pairs=[("a", "c")])
     with pytest.raises(dx.ModelError, match="its friction is -1"):
         c.scene(two, colliders, pairs={("a", "b"): c.Material(friction=-1)})
+
+
+def test_hostile_beginnings():
+    """Balls with one centre, balls sunk in the ground, a thousand tons on a kilogram, and a gram on it: all come apart,
+    in float32, and nothing is without a number. What is no shape or material is told at once."""
+
+    def two(heavy):
+        builder = dx.ModelBuilder()
+        for name, mass in (("a", 1.0), ("b", heavy)):
+            builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.1, mass=mass))
+        balls = [c.Collider(name, c.Sphere(0.1)) for name in "ab"]
+        return c.scene(builder.build(), [c.Collider("world", c.Plane()), *balls])
+
+    turn = [1.0, 0, 0, 0]
+    cases = [
+        (two(1.0), [0, 0, 0.5, *turn, 0, 0, 0.5, *turn]),
+        (two(1.0), [0, 0, -0.05, *turn, 0.05, 0, 0.02, *turn]),
+        (two(1e6), [0, 0, 0.1, *turn, 0, 0, 0.301, *turn]),
+        (two(1e-3), [0, 0, 0.1, *turn, 0, 0, 0.301, *turn]),
+    ]
+    scenes, q = jax.tree.map(lambda *x: jnp.asarray(jnp.stack(x), jnp.float32), *((s, jnp.array(q)) for s, q in cases))
+
+    @jax.jit
+    @jax.vmap
+    def run(scene, q):
+        zero = jnp.zeros((200, 12), q.dtype)
+        return dx.rollout(scene, q, zero[0], zero, jnp.float32(0.002))
+
+    found = run(scenes, q)
+    assert np.all(np.isfinite(found.q))
+    assert np.all(np.isfinite(found.v))
+    assert np.all(found.touch.status < TouchStatus.NOT_FINITE)
+    assert np.all(found.touch.penetration[:, -1] < 2e-3)
+    assert np.all(np.abs(found.v[:, -1]) < 4.0)
+    for wrong in (c.Capsule(0.0, 0.1), c.Ellipsoid([0.1, 0.0, 0.1]), c.Sphere(-0.1), c.Sphere(np.nan)):
+        with pytest.raises(dx.ModelError, match=r"expected .* more"):
+            c.scene(BALL, [c.Collider("ball", wrong)])
+    with pytest.raises(dx.ModelError, match="its friction is inf, expected 0 or more, and finite"):
+        c.scene(BALL, [c.Collider("ball", c.Sphere(0.1), material=c.Material(friction=np.inf))])
