@@ -90,7 +90,8 @@ def settled(
     scale = jnp.where(size > 0, 1.0 / jnp.sqrt(jnp.where(size > 0, size, 1.0)), 0.0)
     scaled = scale[:, None] * mobility * scale
     pressing = stays & ~left & (forces > LEAST[dtype] * largest)
-    active = _spanning(scaled, _basic(scaled, jnp.where(pressing, forces, 0.0), dtype), stays & ~left, dtype)
+    alike = jnp.where(pressing, forces / jnp.where(scale > 0, scale, 1.0), 0.0)
+    active = _spanning(scaled, _basic(scaled, alike, dtype), stays & ~left, dtype)
     stays = stays & (~left | (_rest(scaled, active) <= LEAST[dtype]))
     return Settled(q, v, Sets(stays, active), blow.status, found.status, cut)
 

@@ -16,10 +16,10 @@ from dynax.contact.sets import Sets, held_dynamics, settled
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.simulate.events import EventStatus, run_events
-from dynax.simulate.runge_kutta import CLASSICAL
+from dynax.simulate.runge_kutta import THIRD
 from dynax.simulate.stepper import closed
 
-BACK = 0.1
+BACK = 0.3
 """How much of a drift a step brings back."""
 NONE = {"float64": 1e-9, "float32": 1e-3}
 """A negative force that is none, by the largest."""
@@ -88,9 +88,9 @@ def run_scene(
     *,
     law: str = "newton",
     rest: float = 1e-3,
-    reach: float = 1e-7,
+    reach: float = 1e-6,
 ) -> SceneRun:
-    """The motion for `duration` [s], with steps of order 4 between events. Contacts hold as equations while they press;
+    """The motion for `duration` [s], with steps of order 3 between events. Contacts hold as equations while they press;
     impacts, forces that come to their end, and corners that leave a face are events.
 
     **Arguments:**
@@ -100,7 +100,8 @@ def run_scene(
     - `budget`: steps at most, with one for each event.
     - `law`: of impacts, as `contact.impact` has it.
     - `rest`: what meets more slowly does not bounce [m/s]; it ends bounces that are without end in a finite time.
-    - `reach`: how far apart shapes are that touch no longer, or in each other that meet anew [m].
+    - `reach`: how far apart shapes are that touch no longer, or in each other that meet anew [m]; steps that let what
+      is held drift so far are too long, and then that is an event.
 
     Derivatives know when events happen, as those of `run_events`. For float64.
     """
@@ -121,7 +122,8 @@ def run_scene(
         def rate(q: jax.Array, v: jax.Array, delay: jax.Array) -> jax.Array:
             return held_dynamics(scene, q, v, torque(s.time + delay, q, v), s.sets.active, alpha).a
 
-        moved = CLASSICAL.flow(model, s.q, s.v, rate, h)
+        # An event is found a little after it has happened, and a step that looked there would see another face.
+        moved = THIRD.flow(model, s.q, s.v, rate, h)
         return s._replace(time=s.time + h, q=moved[0], v=moved[1])
 
     def guards(s: _State) -> jax.Array:

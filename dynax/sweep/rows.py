@@ -182,3 +182,4 @@ ad.defjvp(_read, lambda rate, a, place: _read.bind(rate, place), None)
 ad.primitive_transposes[_read] = _written
 batching.primitive_batchers[_read] = _read_batched
 mlir.register_lowering(_read, mlir.lower_fun(_two_rows, multiple_results=False))
+
