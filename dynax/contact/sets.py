@@ -5,8 +5,8 @@ normals are independent and span those of all, with all that press among them. T
 
     zeta' = M lambda + d = 0        lambda = -M^-1 d        for the active ones
 
-and which they are is asked of a complementarity problem at events alone. What rounding lets drift is brought back:
-`zeta' = -2 alpha zeta - alpha^2 gap`.
+and which they are is asked of a complementarity problem at events alone. What has drifted in between is brought back
+there; to bring it back all the time would falsify forces, and with them when they end.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ class Settled(NamedTuple):
     """Whether something met too slowly to bounce."""
 
 
-def held_dynamics(scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, active: jax.Array, alpha: Any) -> Pressed:
+def held_dynamics(scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, active: jax.Array) -> Pressed:
     """The accelerations with the active contacts as equations; their forces may become negative."""
     free = forward_dynamics(scene.model, q, v, tau)
     normals, turning = turning_at(scene, q, v)
     mobility, response = mobility_at(scene, q, normals)
     d = normals @ free + turning
-    back = 2.0 * alpha * (normals @ v) + alpha**2 * gaps_at(scene, q)
-    own, right = only(active, mobility, d + back)
+    own, right = only(active, mobility, d)
     forces = jnp.where(active, -solve(own, right), 0.0)
     return Pressed(free + response @ forces, forces, mobility @ forces + d, jnp.zeros((), int))
 

@@ -19,8 +19,6 @@ from dynax.simulate.events import EventStatus, run_events
 from dynax.simulate.runge_kutta import THIRD
 from dynax.simulate.stepper import closed
 
-BACK = 0.3
-"""How much of a drift a step brings back."""
 NONE = {"float64": 1e-9, "float32": 1e-3}
 """A negative force that is none, by the largest."""
 OFF = 1e-4
@@ -112,7 +110,6 @@ def run_scene(
         )
     q, v = as_state(scene.model, q=q, v=v)
     dt = jnp.asarray(dt, q.dtype)
-    alpha = BACK / dt
     count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
 
     def torque(time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
@@ -120,7 +117,7 @@ def run_scene(
 
     def flow(s: _State, h: jax.Array) -> _State:
         def rate(q: jax.Array, v: jax.Array, delay: jax.Array) -> jax.Array:
-            return held_dynamics(scene, q, v, torque(s.time + delay, q, v), s.sets.active, alpha).a
+            return held_dynamics(scene, q, v, torque(s.time + delay, q, v), s.sets.active).a
 
         # An event is found a little after it has happened, and a step that looked there would see another face.
         moved = THIRD.flow(model, s.q, s.v, rate, h)
@@ -128,7 +125,7 @@ def run_scene(
 
     def guards(s: _State) -> jax.Array:
         gaps, rates = gaps_at(scene, s.q), normals_at(scene, s.q) @ s.v
-        forces = held_dynamics(scene, s.q, s.v, torque(s.time, s.q, s.v), s.sets.active, alpha).forces
+        forces = held_dynamics(scene, s.q, s.v, torque(s.time, s.q, s.v), s.sets.active).forces
         none = NONE[q.dtype.name] * lax.stop_gradient(jnp.max(jnp.abs(forces), initial=0.0))
         return jnp.concatenate([
             jnp.where(s.sets.current, reach - jnp.abs(gaps), gaps),

@@ -141,7 +141,7 @@ def test_ladder_leaves_the_wall():
     )
     angle = 0.5  # from the wall; the ladder turns about y by -angle
     q = jnp.array([0.5 * np.sin(angle), 0.5 * np.cos(angle), -angle])
-    found = jax.jit(lambda q: run_scene(scene, q, jnp.zeros(3), jnp.zeros(3), 0.6, 0.005, 140))(q)
+    found = jax.jit(lambda q: run_scene(scene, q, jnp.zeros(3), jnp.zeros(3), 0.6, 0.0025, 260))(q)
     at_wall = [pair[1] for pair in scene.candidates].index(2)
     assert found.which[0] == 4
     left = int(np.flatnonzero(np.asarray(found.which)[1:] >= 0)[0]) + 1
