@@ -11,6 +11,7 @@ from dynax.contact.ends import Rope as Rope
 from dynax.contact.frictional import StruckWithFriction as StruckWithFriction
 from dynax.contact.frictional import frictional_impact as frictional_impact
 from dynax.contact.material import Material as Material
+from dynax.contact.minimal import minimal_set as minimal_set
 from dynax.contact.motion import Touch as Touch
 from dynax.contact.motion import contact_jacobian as contact_jacobian
 from dynax.contact.motion import contact_velocities as contact_velocities

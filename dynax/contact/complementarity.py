@@ -21,6 +21,8 @@ from dynax.linear.solve import solve
 MOST = 40
 """Steps of the interior-point method. For up to 16 contacts 10 to 15 do."""
 SOLVED = {"float64": 1e-9, "float32": 1e-3}
+ROOTS = 1e3
+"""How many times as wrong as `SOLVED` it may be where the interior-point method has ended well."""
 CENTRED = {"float64": 1e-13, "float32": 1e-6}
 
 
@@ -60,7 +62,11 @@ def complementary(m: jax.Array, d: jax.Array) -> Complementary:
     y = jnp.where(active, y - change, 0.0)
     z = scaled @ y + right
     wrong = jnp.max(jnp.maximum(jnp.maximum(-y, -z), jnp.abs(y * z)), initial=0.0)
-    solved = lax.stop_gradient(wrong <= SOLVED[d.dtype.name] * (1.0 + jnp.max(jnp.abs(right), initial=0.0)))
+    # Where both of a pair are nothing, which of them is chosen among roots of rounding.
+    tolerance = SOLVED[d.dtype.name] * (1.0 + jnp.max(jnp.abs(right), initial=0.0))
+    rest = jnp.maximum(jnp.abs(scaled @ near + right - slack), near * slack)
+    found = jnp.max(rest, initial=0.0) <= tolerance
+    solved = lax.stop_gradient((wrong <= tolerance) | (found & (wrong <= ROOTS * tolerance)))
     status = jnp.where(solved, ComplementarityStatus.SOLVED, ComplementarityStatus.INFEASIBLE)
     return Complementary(scale * y, z / scale, status)
 

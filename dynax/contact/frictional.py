@@ -6,11 +6,15 @@ cone of friction or not:
     gamma = -(J H^-1 J^T)^-1 (1 + E) J v        E = diag(0, 0, e) for each
 
 By Coulomb's law it slides where the cone is too narrow (`contact.coulomb`, the slip being that after the impact), and
-leaves at `e` times the speed it came with or more.
+leaves at `e` times the speed it came with or more. By Poisson's hypothesis all is brought to rest first, and then
+given `e` times the impulses that it took, with friction of their own (Glocker & Pfeiffer 1995). One after another,
+each impact has a course (`contact.course`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +22,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, UNSOLVED, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
+from dynax.contact.course import struck
 from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.rigid import ImpactStatus
 from dynax.contact.scene import Scene
@@ -29,6 +34,10 @@ from dynax.model.checks import as_state
 
 STIFF = {"float64": 1e-9, "float32": 1e-4}
 """Compliance of a contact as a part of its mobility."""
+SLOW = {"float64": 1e-9, "float32": 1e-5}
+"""As a part of the fastest: what comes nearer more slowly than that does not hit."""
+ROUNDS = 8
+"""Impacts one after another at most, by the number of contacts."""
 
 
 class StruckWithFriction(NamedTuple):
@@ -44,22 +53,29 @@ class StruckWithFriction(NamedTuple):
     """An `ImpactStatus`."""
 
 
-def frictional_impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "coulomb") -> StruckWithFriction:
-    """The velocity after an impact of the candidates `touching`, shape `(k,)`, all at once, with friction.
+def frictional_impact(
+    scene: Scene, q: Any, v: Any, touching: Any, law: str = "coulomb", *, sequential: bool = False
+) -> StruckWithFriction:
+    """The velocity after an impact of the candidates `touching`, shape `(k,)`, with friction, all at once; or, with
+    `sequential`, one after another, the fastest first, until none comes nearer.
 
-    **Arguments:** `law`:
+    **Arguments:** `law`, each with the friction and the restitution `e` of its pair:
 
-    - `"coulomb"`: each slides or sticks by the friction of its pair; with `restitution` of Newton.
+    - `"coulomb"`: it leaves at `e` times the speed it came with (Newton).
+    - `"poisson"`: with `e` times the impulse that brought it to rest.
+    - `"energetic"`: with `e^2` times the work that brought it to rest (Stronge). In sequence only.
     - `"arrested"`: each sticks (Featherstone 2008, 11.72). Where that takes more than friction gives, the status is
-      `CONE_VIOLATED`.
+      `CONE_VIOLATED`. All at once only.
 
-    Of an eccentric impact with friction Newton's restitution may gain energy: the status is then `ENERGY_GAINED`.
+    They are one where the slip keeps its direction. Of an eccentric impact whose slip stops or turns Newton's
+    restitution may gain energy, and Poisson's where several touch: the status is then `ENERGY_GAINED`.
     """
     q, v = as_state(scene.model, q=q, v=v)
     touching = jnp.asarray(touching, bool)
-    laws = {"coulomb": _coulomb, "arrested": _arrested}
+    laws = SEQUENTIAL if sequential else TOGETHER
     if law not in laws:
-        raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, laws))}")
+        order = "sequential" if sequential else "at once"
+        raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, laws))} ({order})")
     at = placed(scene, q)
     touch, material = contacts_at(scene, at), candidate_materials(scene, q.dtype)
     frames = jax.vmap(frame)(touch.normal)
@@ -87,12 +103,81 @@ def _arrested(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, ja
 
 
 def _coulomb(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:
+    found = _apart(inertia, rows, v, bounce * jnp.maximum(-before[:, 2], 0.0), friction)
+    return found.v, found.impulses, _as_status(v, found)
+
+
+def _poisson(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:
+    still = jnp.zeros_like(bounce)
+    rest = _apart(inertia, rows, v, still, friction)
+    back = _given(inertia, rows, rest.v, bounce * rest.impulses[:, 2], friction)
+    more = _apart(inertia, rows, back.v, still, friction)
+    status = jnp.max(jnp.stack([_as_status(v, found) for found in (rest, back, more)]), axis=0)
+    return more.v, rest.impulses + back.impulses + more.impulses, status
+
+
+def _apart(inertia, rows, v, speed, friction) -> After:
+    """With impulses that make all that touches part with a `speed`, shape `(k,)`, or more."""
+    mobility, takes_part = _mobility(inertia, rows)
+    target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(jnp.where(takes_part, speed, -1.0))
+    return after(Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction))
+
+
+def _given(inertia, rows, v, press, friction) -> After:
+    """With normal impulses that are known, `press`, shape `(k,)`. In units in which they are huge, the velocity along
+    the normal counts for nothing beside the compliance, and `gamma_n = u_hat / R`."""
+    mobility, _ = _mobility(inertia, rows)
+    small = STIFF[v.dtype.name]
+    compliance = small * mobility
+    units = jnp.ones(3, v.dtype).at[2].set(small)
+    target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(compliance * press / small)
+    found = after(
+        Impact(inertia, v, v, rows * units[:, None], target, compliance, mobility * small**2, friction * small)
+    )
+    return found._replace(impulses=found.impulses * units)
+
+
+def _mobility(inertia: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Along the normals, 1 for what does not touch; and what does."""
     normals = rows[:, 2]
     mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
     takes_part = mobility > 0
-    mobility = jnp.where(takes_part, mobility, 1.0)
-    target = jnp.zeros_like(before).at[:, 2].set(jnp.where(takes_part, bounce * jnp.maximum(-before[:, 2], 0.0), -1.0))
-    compliance = STIFF[v.dtype.name] * mobility
-    found = after(Impact(inertia, v, v, rows, target, compliance, mobility, friction))
+    return jnp.where(takes_part, mobility, 1.0), takes_part
+
+
+def _as_status(v: jax.Array, found: After) -> jax.Array:
     wrong = found.unbalanced > UNSOLVED * LEFT[v.dtype.name]
-    return found.v, found.impulses, jnp.where(wrong, ImpactStatus.INFEASIBLE, ImpactStatus.DONE)
+    return jnp.where(wrong, ImpactStatus.INFEASIBLE, ImpactStatus.DONE)
+
+
+def _one_by_one(law: str, inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:
+    flat = rows.reshape(-1, rows.shape[-1])
+    response = solve(inertia, flat.T)
+    mobility = (flat @ response).reshape(len(rows), 3, -1, 3)
+    _, takes_part = _mobility(inertia, rows)
+    index = jnp.arange(len(rows))
+    slow = lax.stop_gradient(SLOW[v.dtype.name] * jnp.max(jnp.abs(before), initial=0.0))
+
+    def strike(state: tuple, _) -> tuple[tuple, None]:
+        u, impulses, good = state
+        own = jnp.argmin(jnp.where(takes_part, u[:, 2], jnp.inf))
+        hits = takes_part[own] & (u[own, 2] < -slow)
+        # What does not hit has a course all the same, of numbers that are finite.
+        begin = jnp.where(hits, u[own], jnp.asarray([0.0, 0.0, -1.0], u.dtype))
+        alone = jnp.where(hits, mobility[own, :, own], jnp.eye(3, dtype=u.dtype))
+        impulse, done = struck(alone, friction[own], bounce[own], begin, law)
+        new = jnp.where((index == own)[:, None] & hits, impulse, 0.0)
+        return (u + jnp.einsum("kilj,lj->ki", mobility, new), impulses + new, good & (done | ~hits)), None
+
+    rounds = ROUNDS * len(rows) if len(rows) > 1 else 1
+    (u, impulses, good), _ = lax.scan(strike, (before, jnp.zeros_like(before), jnp.ones((), bool)), None, length=rounds)
+    ended = jnp.all(~takes_part | (u[:, 2] >= -jnp.maximum(slow, 1e-3 * jnp.max(jnp.abs(before), initial=0.0))))
+    status = jnp.where(ended, ImpactStatus.DONE, ImpactStatus.BUDGET)
+    return v + response @ impulses.ravel(), impulses, jnp.where(good, status, ImpactStatus.INFEASIBLE)
+
+
+TOGETHER: dict[str, Callable] = {"coulomb": _coulomb, "poisson": _poisson, "arrested": _arrested}
+SEQUENTIAL: dict[str, Callable] = {
+    law: partial(_one_by_one, course)
+    for law, course in {"coulomb": "newton", "poisson": "poisson", "energetic": "energetic"}.items()
+}

@@ -77,10 +77,10 @@ def contact_states(scene: Scene, q: Any, v: Any, gap: float = 1e-9, speed: float
     """The `ContactState` of each candidate and then of each stop, shape `(k + l,)`: it touches up to a gap [m], and
     stays up to a speed [m/s]."""
     q, v = as_state(scene.model, q=q, v=v)
-    rate = _normals(scene, q) @ v
+    rate = normals_at(scene, q) @ v
     moving = jnp.where(rate < 0, ContactState.MEETING, ContactState.PARTING)
     near = jnp.where(jnp.abs(rate) <= speed, ContactState.TOUCHING, moving)
-    return jnp.where(_gaps(scene, q) > gap, ContactState.APART, near)
+    return jnp.where(gaps_at(scene, q) > gap, ContactState.APART, near)
 
 
 def contact_dynamics(scene: Scene, q: Any, v: Any, tau: Any, touching: Any) -> Pressed:
@@ -90,15 +90,15 @@ def contact_dynamics(scene: Scene, q: Any, v: Any, tau: Any, touching: Any) -> P
     q, v, tau = as_state(scene.model, q=q, v=v, tau=tau)
     touching = jnp.asarray(touching, bool)
     free = forward_dynamics(scene.model, q, v, tau)
-    normals = _normals(scene, q)
-    mobility, response = _mobility(scene, q, normals)
-    d = normals @ free + _turning(scene, q, v)
-    found = complementary(*_only(touching, mobility, d))
+    normals, turning = turning_at(scene, q, v)
+    mobility, response = mobility_at(scene, q, normals)
+    d = normals @ free + turning
+    found = complementary(*only(touching, mobility, d))
     a = free + response @ found.x
     return Pressed(a, found.x, mobility @ found.x + d, found.status)
 
 
-def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> Struck:
+def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton", *, rest: Any = 0.0) -> Struck:
     """The velocity after an impact of the candidates and stops `touching`, shape `(k + l,)`, without friction.
 
     **Arguments:** `law`: how those share it that touch at the same time, each with the restitution `e` of its pair.
@@ -107,6 +107,8 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> 
     - `"poisson"`: all at once, with `e` times the impulses that brought them to rest, or more.
     - `"sequential"`: one after another, the fastest first, until none comes nearer.
 
+    `rest`: what comes more slowly than that does not bounce [m/s].
+
     They are different: of three equal balls in a row the last alone moves on by the third, all move by the first.
     """
     q, v = as_state(scene.model, q=q, v=v)
@@ -114,10 +116,10 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> 
     laws = {"newton": _newton, "poisson": _poisson, "sequential": _sequential}
     if law not in laws:
         raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, laws))}")
-    normals = _normals(scene, q)
-    mobility, response = _mobility(scene, q, normals)
+    normals = normals_at(scene, q)
+    mobility, response = mobility_at(scene, q, normals)
     before = normals @ v
-    bounce = _restitution(scene, q.dtype)
+    bounce = jnp.where(before < -rest, _restitution(scene, q.dtype), 0.0)
     impulses, status = laws[law](touching, mobility, before, bounce)
     energy = jnp.sum(impulses * (before + 0.5 * mobility @ impulses))
     scale = jnp.sum(jnp.where(touching, before**2 / jnp.maximum(_diagonal(mobility), 1e-30), 0.0))
@@ -127,14 +129,14 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton") -> 
 
 
 def _newton(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Array]:
-    found = complementary(*_only(touching, mobility, (1.0 + bounce) * before))
+    found = complementary(*only(touching, mobility, (1.0 + bounce) * before))
     return found.x, _as_impact(found.status)
 
 
 def _poisson(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Array]:
-    pressed = complementary(*_only(touching, mobility, before))
+    pressed = complementary(*only(touching, mobility, before))
     given = bounce * pressed.x
-    more = complementary(*_only(touching, mobility, before + mobility @ (pressed.x + given)))
+    more = complementary(*only(touching, mobility, before + mobility @ (pressed.x + given)))
     worst = jnp.maximum(pressed.status, more.status)
     return pressed.x + given + more.x, _as_impact(worst)
 
@@ -160,12 +162,12 @@ def _as_impact(status: jax.Array) -> jax.Array:
     return jnp.where(solved, ImpactStatus.DONE, ImpactStatus.INFEASIBLE)
 
 
-def _gaps(scene: Scene, q: jax.Array) -> jax.Array:
+def gaps_at(scene: Scene, q: jax.Array) -> jax.Array:
     at = placed(scene, q)
     return jnp.concatenate([contacts_at(scene, at).gap, stops_at(scene, q, at).gap])
 
 
-def _normals(scene: Scene, q: jax.Array) -> jax.Array:
+def normals_at(scene: Scene, q: jax.Array) -> jax.Array:
     """`T^T`, rows `d gap / dq`, shape `(k + l, nv)`."""
     at = placed(scene, q)
     touch = contacts_at(scene, at)
@@ -178,26 +180,20 @@ def _restitution(scene: Scene, dtype: Any) -> jax.Array:
     return jnp.concatenate([material.restitution for material in own])
 
 
-def _turning(scene: Scene, q: jax.Array, v: jax.Array) -> jax.Array:
-    """`Tdot^T v`: the second derivatives of the gaps along the flow of a constant `v`."""
-
-    def rate(t: jax.Array) -> jax.Array:
-        def gap(t: jax.Array) -> jax.Array:
-            return _gaps(scene, integrate(scene.model, q, t * v))
-
-        return jax.jvp(gap, (t,), (jnp.ones_like(t),))[1]
-
+def turning_at(scene: Scene, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`T^T`, and `Tdot^T v`, its rate along the flow of a constant `v`, times `v`."""
     zero = jnp.zeros((), q.dtype)
-    return jax.jvp(rate, (zero,), (jnp.ones_like(zero),))[1]
+    rows, rate = jax.jvp(lambda t: normals_at(scene, integrate(scene.model, q, t * v)), (zero,), (jnp.ones_like(zero),))
+    return rows, rate @ v
 
 
-def _mobility(scene: Scene, q: jax.Array, normals: jax.Array) -> tuple[jax.Array, jax.Array]:
+def mobility_at(scene: Scene, q: jax.Array, normals: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`M = T^T H^-1 T`, and `H^-1 T`."""
     response = solve(mass_matrix(scene.model, q), normals.T)
     return normals @ response, response
 
 
-def _only(touching: jax.Array, mobility: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
+def only(touching: jax.Array, mobility: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The problem of those that touch; the others have no force."""
     both = touching[:, None] & touching
     own = jnp.where(both, mobility, jnp.where(touching[:, None], 0.0, jnp.eye(len(d), dtype=d.dtype)))

@@ -22,6 +22,9 @@ from dynax.simulate.rollout import rollout as rollout
 from dynax.simulate.rollout import step as step
 from dynax.simulate.runge_kutta import Heun as Heun
 from dynax.simulate.runge_kutta import RungeKutta4 as RungeKutta4
+from dynax.simulate.sets import SceneRun as SceneRun
+from dynax.simulate.sets import SceneStatus as SceneStatus
+from dynax.simulate.sets import run_scene as run_scene
 from dynax.simulate.stepper import AbstractStepper as AbstractStepper
 from dynax.simulate.touching import Touching as Touching
 from dynax.simulate.trajectory import RolloutStatus as RolloutStatus

@@ -40,6 +40,8 @@ class EventRun(NamedTuple):
     """After each small step, shape `(budget,)`."""
     which: jax.Array
     """The guard whose event ended each small step, -1 for none."""
+    states: Any
+    """After each small step, leaves of shape `(budget, ...)`."""
     status: jax.Array
     """An `EventStatus`."""
 
@@ -81,23 +83,24 @@ def run_events(
         found = _first(flow, guards, fixed, longest)
         which = jnp.argmin(found)
         happens = (found[which] <= longest) & (longest > 0)
-        h = jnp.where(happens, found[which], longest)
-        for _ in range(2):
-            value, rate = jax.jvp(lambda h: guards(flow(state, h))[which], (h,), (jnp.ones_like(h),))
-            falls = happens & (rate < 0)
-            h = h - jnp.where(falls, value / jnp.where(falls, rate, 1.0), 0.0)
-        h = jnp.where(happens, h, left)
-        moved = flow(state, h)
-        after = jump(moved, which)
-        state = jax.tree.map(lambda a, b: jnp.where(happens, a, b), after, moved)
-        time = time + h
-        return (time, state), (time, jnp.where(happens, which, -1))
 
-    (time, state), (times, which) = lax.scan(micro, (jnp.zeros((), kind), state), None, length=budget)
+        def correct(h: jax.Array, _) -> tuple[jax.Array, None]:
+            value, rate = jax.jvp(lambda h: guards(flow(state, h))[which], (h,), (jnp.ones_like(h),))
+            # Found to rounding already: what would go far is the jump of a guard.
+            falls = happens & (rate < 0) & (jnp.abs(value) <= 1e-3 * longest * jnp.abs(rate))
+            return h - jnp.where(falls, value / jnp.where(falls, rate, 1.0), 0.0), None
+
+        h, _ = lax.scan(correct, jnp.where(happens, found[which], longest), None, length=2)
+        h = jnp.where(happens, h, left)
+        state = lax.cond(happens, lambda moved: jump(moved, which), lambda moved: moved, flow(state, h))
+        time = time + h
+        return (time, state), (time, jnp.where(happens, which, -1), state)
+
+    (time, state), (times, which, states) = lax.scan(micro, (jnp.zeros((), kind), state), None, length=budget)
     finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in (time, *jax.tree.leaves(state))]))
     short = lax.stop_gradient(duration - time) > 1e-6 * lax.stop_gradient(dt)
     status = jnp.where(finite, jnp.where(short, EventStatus.BUDGET, EventStatus.FINISHED), EventStatus.NOT_FINITE)
-    return EventRun(time, state, jnp.sum(which >= 0), times, which, status)
+    return EventRun(time, state, jnp.sum(which >= 0), times, which, states, status)
 
 
 def _first(flow: Callable, guards: Callable, state: Any, longest: jax.Array) -> jax.Array:
@@ -106,24 +109,30 @@ def _first(flow: Callable, guards: Callable, state: Any, longest: jax.Array) -> 
     What has just jumped stands at zero and rises, by rounding a little below zero perhaps. So the search begins at the
     end and halves the time until the guard is positive; one that never is falls at once.
     """
-    begin = guards(state)
-    count, halvings = len(begin), HALVINGS[longest.dtype.name]
+    count, halvings = len(jax.eval_shape(guards, state)), HALVINGS[longest.dtype.name]
+    nothing, ends = jnp.zeros(count, longest.dtype), jnp.full(count, longest)
 
-    def at(h: jax.Array) -> jax.Array:
-        """Each guard at its own time."""
-        return jax.vmap(lambda h, k: guards(flow(state, h))[k])(h, jnp.arange(count))
+    def look(found: tuple) -> tuple:
+        """Once more at each guard, all at their own times: first at the end and at the beginning, so that `flow` stands
+        here once."""
+        k, low, high, never, begins = found
+        middle = jnp.where(never, 0.5 * high, 0.5 * (low + high))
+        h = jnp.where(k == 0, ends, jnp.where(k == 1, nothing, middle))
+        value = jax.vmap(lambda h, i: guards(flow(state, h))[i])(h, jnp.arange(count))
+        below = value < 0
+        searched = (
+            jnp.where(below | never & (k < 2), low, middle),
+            jnp.where(below, middle, high),
+            never & below,
+        )
+        low, high, never = (jnp.where(k < 2, old, new) for old, new in zip((low, high, never), searched, strict=True))
+        high = jnp.where((k == 0) & ~below, jnp.inf, high)
+        return k + 1, low, high, never, jnp.where(k == 1, value <= 0, begins)
 
-    ends = jnp.full(count, longest)
-    below = at(ends) < 0
-    low = lax.fori_loop(0, halvings, lambda _, h: jnp.where(at(h) < 0, 0.5 * h, h), ends)
-    never = at(low) < 0
-    high = jnp.minimum(2.0 * low, ends)
+    def going(found: tuple) -> jax.Array:
+        k, _, high, *_ = found
+        return (k == 0) | ((k < 2 * halvings + 2) & jnp.any(high < jnp.inf))
 
-    def halve(_, bracket: tuple) -> tuple:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        beyond = at(middle) < 0
-        return jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
-
-    _, high = lax.fori_loop(0, halvings, halve, (low, high))
-    return jnp.where(below, jnp.where(never & (begin <= 0), 0.0, high), jnp.inf)
+    every = jnp.ones(count, bool)
+    _, _, high, never, begins = lax.while_loop(going, look, (0, nothing, ends, every, ~every))
+    return jnp.where(never & begins & (high < jnp.inf), 0.0, high)

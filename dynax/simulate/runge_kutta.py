@@ -85,6 +85,16 @@ CLASSICAL = Tableau(
 )
 
 
+THIRD = Tableau(
+    velocities=((0.0, 0.0, 0.0), (1 / 3, 0.0, 0.0), (0.0, 2 / 3, 0.0)),
+    flows=((0.0, 0.0, 0.0), (1 / 3, 0.0, 0.0), (0.0, 2 / 3, 0.0)),
+    starts=(0, 0, 0),
+    last=((1 / 3, 0.0, 0.0), (-1 / 12, 0.0, 3 / 4)),
+    weights=(1 / 4, 0.0, 3 / 4),
+)
+"""Of order 3, which looks no further than two thirds of the step (Celledoni, Marthinsen & Owren 2003, section 3)."""
+
+
 @dataclass(frozen=True)
 class Heun(AbstractStepper):
     """The explicit trapezoidal rule, order 2, two evaluations.
