@@ -141,8 +141,8 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
     exact_back = trailing(backward, bent)
     # What is known stands in the tree, whose leaves are not repeated for each direction of a Jacobian.
     respond, _ = linear(
-        lambda given, x: forward(*given, x),
-        lambda given, bar: backward(*given, bar),
+        lambda given, x: forward(given[0], given[1], given[2], x),
+        lambda given, bar: backward(given[0], given[1], given[2], bar),
         lambda given, x: samples(given[0], _repeated(given[1], x.v), x),
         lambda given, x: x.v,
         lambda given, bar: exact_back(given[0], *_repeated(given[1:], bar), bar),

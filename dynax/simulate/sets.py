@@ -150,7 +150,8 @@ def run_scene(
     end = jnp.asarray(ENDS)[run.status]
     s = run.states
     solved, cut, status = run.state.told
-    return SceneRun(run.times, s.q, s.v, *s.sets, run.which, solved, cut, jnp.maximum(status, end))
+    current, active = s.sets
+    return SceneRun(run.times, s.q, s.v, current, active, run.which, solved, cut, jnp.maximum(status, end))
 
 
 def _by(names: dict[int, SceneStatus]) -> list[int]:
