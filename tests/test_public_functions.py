@@ -194,7 +194,7 @@ OTHERS = {
     "load_actuators", "load_finite_elements", "load_flexible_body", "load_scene", "load_sensors", "orthonormal_modes",
     "panel_elements", "read_matrix_market", "remove_subtree", "render", "rewrite", "save", "save_finite_elements",
     "save_flexible_body", "simplify_inertias", "solve", "to_builder", "transferable_inertias", "vanishing_parameters",
-    "view", "write_matrix_market", "write_mjcf", "write_urdf",
+    "view", "write_matrix_market", "write_mjcf", "write_sdf", "write_urdf",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ the impulses when they meet (11.7).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton", *, 
     - `"poisson"`: all at once, with `e` times the impulses that brought them to rest, or more.
     - `"sequential"`: one after another, the fastest first, until none comes nearer.
 
-    `rest`: what comes more slowly than that does not bounce [m/s].
+    `rest`: what comes more slowly than that does not bounce [m/s], by Poisson's hypothesis where nothing comes faster.
 
     They are different: of three equal balls in a row the last alone moves on by the third, all move by the first.
     """
@@ -119,8 +120,8 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton", *, 
     normals = normals_at(scene, q)
     mobility, response = mobility_at(scene, q, normals)
     before = normals @ v
-    bounce = jnp.where(before < -rest, _restitution(scene, q.dtype), 0.0)
-    impulses, status = laws[law](touching, mobility, before, bounce)
+    bounce = _restitution(scene, q.dtype)
+    impulses, status = laws[law](touching, mobility, before, lambda rates: jnp.where(rates < -rest, bounce, 0.0))
     energy = jnp.sum(impulses * (before + 0.5 * mobility @ impulses))
     scale = jnp.sum(jnp.where(touching, before**2 / jnp.maximum(_diagonal(mobility), 1e-30), 0.0))
     gained = lax.stop_gradient(energy > 1e-6 * scale)
@@ -128,20 +129,25 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton", *, 
     return Struck(v + response @ impulses, impulses, energy, status)
 
 
-def _newton(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Array]:
-    found = complementary(*only(touching, mobility, (1.0 + bounce) * before))
+Bounce = Callable[[jax.Array], jax.Array]
+"""The restitution of each, for the speeds that they come with, negative."""
+
+
+def _newton(touching, mobility, before, bounce: Bounce) -> tuple[jax.Array, jax.Array]:
+    found = complementary(*only(touching, mobility, (1.0 + bounce(before)) * before))
     return found.x, _as_impact(found.status)
 
 
-def _poisson(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Array]:
+def _poisson(touching, mobility, before, bounce: Bounce) -> tuple[jax.Array, jax.Array]:
     pressed = complementary(*only(touching, mobility, before))
-    given = bounce * pressed.x
+    # What only bears the blow of another gives back as that does.
+    given = bounce(jnp.full_like(before, jnp.min(jnp.where(touching, before, 0.0), initial=0.0))) * pressed.x
     more = complementary(*only(touching, mobility, before + mobility @ (pressed.x + given)))
     worst = jnp.maximum(pressed.status, more.status)
     return pressed.x + given + more.x, _as_impact(worst)
 
 
-def _sequential(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Array]:
+def _sequential(touching, mobility, before, bounce: Bounce) -> tuple[jax.Array, jax.Array]:
     own = jnp.maximum(_diagonal(mobility), jnp.finfo(before.dtype).tiny)
     index = jnp.arange(len(before))
     slow = lax.stop_gradient(1e-9 * jnp.max(jnp.abs(before), initial=0.0))
@@ -149,7 +155,7 @@ def _sequential(touching, mobility, before, bounce) -> tuple[jax.Array, jax.Arra
     def strike(impulses: jax.Array, _) -> tuple[jax.Array, None]:
         rates = jnp.where(touching, before + mobility @ impulses, 0.0)
         fastest = index == jnp.argmin(rates)
-        struck = jnp.where(fastest & (rates < -slow), -(1.0 + bounce) * rates / own, 0.0)
+        struck = jnp.where(fastest & (rates < -slow), -(1.0 + bounce(rates)) * rates / own, 0.0)
         return impulses + struck, None
 
     impulses, _ = lax.scan(strike, jnp.zeros_like(before), length=16 * len(before))
