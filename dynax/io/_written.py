@@ -14,6 +14,9 @@ from dynax.errors import ModelError
 from dynax.model import Model
 from dynax.model.structure import Finding
 
+GRAVITY = (0.0, 0.0, -9.81)
+"""The usual one [m/s^2]."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -66,6 +69,12 @@ def note_constraints(model: Model, notes: Notes) -> None:
         notes.add(f"loop {name!r}", "left out: it is open in the file")
     for condition in model.structure.conditions:
         notes.add(f"condition {condition.name!r}", "left out: a function of your own")
+
+
+def note_gravity(model: Model, notes: Notes, kind: str) -> None:
+    """For files that say nothing of gravity: readers take the usual one."""
+    if not np.allclose(model.gravity, GRAVITY, atol=1e-6):
+        notes.add("gravity", f"left out: {numbers(model.gravity)} m/s^2, and {kind} says nothing of it")
 
 
 def linear_gears(model: Model, notes: Notes) -> dict[str, tuple[str, float, float]]:

@@ -34,6 +34,7 @@ from dynax.io._written import (
     finish,
     linear_gears,
     note_constraints,
+    note_gravity,
     numbers,
     roll_pitch_yaw,
     tree_only,
@@ -41,7 +42,6 @@ from dynax.io._written import (
 from dynax.joints import Free, Helical, Prismatic, Revolute, Spherical, Universal
 from dynax.model import Model
 
-GRAVITY = (0.0, 0.0, -9.81)
 KINDS = {
     Revolute: "revolute", Prismatic: "prismatic", Helical: "screw", Universal: "universal", Spherical: "ball",
 }  # fmt: skip
@@ -73,8 +73,7 @@ def write_sdf(model: Model, file: str | os.PathLike | None = None) -> Written:
             frame.attrib["attached_to"] = model.body_names[on]
         _pose(frame, np.asarray(model.frames.translation[k], float), np.asarray(model.frames.rotation[k], float))
     note_constraints(model, notes)
-    if not np.allclose(model.gravity, GRAVITY, atol=1e-6):
-        notes.add("gravity", f"left out: {numbers(model.gravity)} m/s^2, and a model says nothing of it")
+    note_gravity(model, notes, "a model")
     return finish(root, notes, file)
 
 

@@ -29,6 +29,7 @@ from dynax.io._written import (
     finish,
     linear_gears,
     note_constraints,
+    note_gravity,
     numbers,
     roll_pitch_yaw,
     tree_only,
@@ -36,7 +37,6 @@ from dynax.io._written import (
 from dynax.joints import Free, Planar, Prismatic, Revolute
 from dynax.model import Model
 
-GRAVITY = (0.0, 0.0, -9.81)
 UNLIMITED = 1e30
 """For a range that has one end: URDF has none or both."""
 
@@ -146,8 +146,7 @@ def _limit(joint: xml.Element, told: str, limits: np.ndarray, effort: float, vel
 
 
 def _note_numbers(model: Model, notes: Notes) -> None:
-    if not np.allclose(model.gravity, GRAVITY, atol=1e-6):
-        notes.add("gravity", f"left out: {numbers(model.gravity)} m/s^2, and a URDF says nothing of it")
+    note_gravity(model, notes, "a URDF")
     for leaf, what in (("armature", "armature"), ("stiffness", "spring")):
         values = np.asarray(getattr(model, leaf))
         names = [n for n in model.joint_names if np.any(values[model.v_slice(n)])]

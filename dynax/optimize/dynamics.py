@@ -15,6 +15,7 @@ Derivatives by leaves of the model, and those of models that are not trees of ri
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ from dynax.compile.batching import along_moving, by_samples, is_zero, linear, tr
 from dynax.derivatives.adjoint import Weights, adjoint
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import inverse_dynamics_derivatives
-from dynax.derivatives.rule import closed_form
+from dynax.derivatives.rule import closed_form, full
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
 from dynax.routes.forward_dynamics import forward_dynamics
@@ -97,8 +98,7 @@ def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, 
 
 def _repeated(given: Any, like: jax.Array) -> Any:
     """With the trailing batch axes of `like`."""
-    batch = like.shape[1:]
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch)), given)
+    return jax.tree.map(partial(full, batch=like.shape[1:]), given)
 
 
 def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callable:
