@@ -22,6 +22,7 @@ from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
+from dynax.routes.forward_dynamics import forward_dynamics
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
@@ -116,9 +117,10 @@ class Touching(AbstractStepper):
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
+        after = found.v + _turned(stiff, q, v, free, found.v, dt)
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found.v, found.impulses, found.unbalanced)
-        return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+        return Touched(q, after, impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
@@ -179,6 +181,17 @@ class Touching(AbstractStepper):
         gaps = lax.stop_gradient(gaps)
         rows = lax.top_k(-gaps, most + 1)[1]
         return rows[:-1], gaps[rows[-1]] < 0
+
+
+def _turned(stiff: Model, q: jax.Array, v: jax.Array, free: jax.Array, found: jax.Array, dt: jax.Array) -> jax.Array:
+    """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact, `(v + found) / 2`,
+    in place of that without, `(v + free) / 2`. What rolls would gain energy from its own weight otherwise, a part of some
+    `g dt / r` in a second."""
+    none = jnp.zeros_like(v)
+    without, with_contact = jax.vmap(lambda mean: forward_dynamics(stiff, q, mean, none))(
+        0.5 * jnp.stack([v + free, v + found])
+    )
+    return dt * (with_contact - without)
 
 
 class _Told(NamedTuple):
