@@ -22,7 +22,7 @@ from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
-from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.routes.inverse_dynamics import bias_force
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
@@ -117,7 +117,7 @@ class Touching(AbstractStepper):
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
-        after = found.v + _turned(stiff, q, v, free, found.v, dt)
+        after = found.v + _turned(stiff, chosen.problem.inertia, q, v, free, found.v, dt)
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found.v, found.impulses, found.unbalanced)
         return Touched(q, after, impulses[: len(scene.candidates)], chosen.signs * stops, report)
@@ -194,15 +194,15 @@ def _seen(scene: Scene, q: jax.Array) -> tuple[Placed, Touch]:
     return at, contacts_at(scene, at)
 
 
-def _turned(stiff: Model, q: jax.Array, v: jax.Array, free: jax.Array, found: jax.Array, dt: jax.Array) -> jax.Array:
+def _turned(
+    stiff: Model, inertia: jax.Array, q: jax.Array, v: jax.Array, free: jax.Array, found: jax.Array, dt: jax.Array
+) -> jax.Array:
     """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact, `(v + found) / 2`,
     in place of that without, `(v + free) / 2`. What rolls would gain energy from its own weight otherwise, a part of some
     `g dt / r` in a second."""
-    none = jnp.zeros_like(v)
-    without, with_contact = jax.vmap(lambda mean: forward_dynamics(stiff, q, mean, none))(
-        0.5 * jnp.stack([v + free, v + found])
-    )
-    return dt * (with_contact - without)
+    means = 0.5 * jnp.stack([v + free, v + found])
+    without, with_contact = jax.vmap(lambda mean: bias_force(cast(Model, stiff), q, mean))(means)
+    return dt * solve_definite(inertia, (without - with_contact)[:, None])[:, 0]
 
 
 class _Told(NamedTuple):
