@@ -55,6 +55,11 @@ UNSOLVED = 10.0
 """How many times as much as `LEFT` is no solution."""
 ENOUGH = {"float64": 1e-12, "float32": 1e-4}
 """Of it, where there is not one step more."""
+GIVES = 0.1
+"""How much a contact may give, by the largest change of a normal velocity that there has to be: what is light between
+what is heavy gives by its own mobility, under loads that are not its own."""
+HARDER = 3
+"""How often contacts that give more are made harder."""
 
 
 class After(NamedTuple):
@@ -63,6 +68,8 @@ class After(NamedTuple):
     """In the frames of the contacts, on the second body, shape `(k, 3)` [N s]."""
     unbalanced: jax.Array
     """Of the momentum, as a part of what there is: small where the problem was solved."""
+    gives: jax.Array
+    """The most that a contact gives along its normal, by what it may."""
 
 
 class Rounded(NamedTuple):
@@ -169,15 +176,28 @@ class Going(NamedTuple):
     best: jax.Array
     """The velocity with the least that is left."""
     least: jax.Array
+    part: jax.Array
+    """Of the compliances, what has been left of them, shape `(k,)`."""
+    harder: jax.Array
+    """How often they were made less."""
     done: jax.Array
 
 
-def _found(problem: Impact) -> jax.Array:
-    """The velocity after the step; of a batch those that are done wait for the others."""
+def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
+    """How much contacts give along their normals, by what they may, shape `(k,)`; of velocities `(k, 3)` with contact
+    and without."""
+    most = GIVES * jnp.max(problem.target[:, 2] - free[:, 2], axis=0, initial=0.0)
+    return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
+
+
+def _found(problem: Impact) -> tuple[jax.Array, jax.Array]:
+    """The velocity after the step, and the part of the compliances that was left; of a batch those that are done wait
+    for the others."""
     dtype = problem.free.dtype
     inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
     by_freedom = jnp.moveaxis(problem.jacobian, 2, 0)
     by_row = problem.jacobian.reshape(-1, *problem.jacobian.shape[2:])
+    at_first = _product(by_freedom, problem.free)
 
     def unbalanced(v: jax.Array, impulses: jax.Array) -> jax.Array:
         return _product(inertia, v - problem.free) - _product(by_row, impulses.reshape(-1, *impulses.shape[2:]))
@@ -202,7 +222,8 @@ def _found(problem: Impact) -> jax.Array:
         rho = jnp.asarray(parts)[s.attempt] / problem.mobility
         kappa = s.kappa * unit
         wedged = jnp.asarray(least)[s.attempt]
-        soft = jnp.maximum(problem.compliance, wedged * problem.mobility)
+        given = s.part * problem.compliance
+        soft = jnp.maximum(given, wedged * problem.mobility)
         u = _product(by_freedom, s.v)
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
@@ -245,58 +266,69 @@ def _found(problem: Impact) -> jax.Array:
         attempt = s.attempt + over
         out = attempt >= len(TRIES)
         attempt = jnp.where(out, 0, attempt)
+        best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
+        gives = giving(problem, _product(by_freedom, best), at_first)
+        again = done & ~s.done & ~over & (wedged == 0) & (s.harder < HARDER) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
             jnp.where(over, 0, steps),
             jnp.where(over, jnp.asarray(first)[attempt], kappa),
             jnp.where(over, problem.free, v),
             jnp.where(over, 0.0, impulses),
-            jnp.where(over, jnp.inf, rest),
-            jnp.where(nearer, v, s.best),
-            jnp.where(nearer, rest, s.least),
-            done | out,
+            jnp.where(over | again, jnp.inf, rest),
+            best,
+            jnp.where(again, jnp.inf, best_left),
+            jnp.where(again, s.part / jnp.maximum(gives, 1.0), s.part),
+            s.harder + again,
+            (done | out) & ~again,
         )
 
     none = jnp.zeros_like(problem.target)
-    rest = left(problem.free, _product(by_freedom, problem.free), problem.compliance)
+    rest = left(problem.free, at_first, problem.compliance)
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
-    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, ~(rest > enough))
-    return lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin).best
+    part = jnp.ones_like(problem.compliance)
+    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, part, zero, ~(rest > enough))
+    end = lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin)
+    return end.best, end.part
 
 
 _solved = trailing(lambda _, problem: side_by_side(_found, problem.free.shape[1:], problem))
 
 
 @jax.custom_jvp
-def _velocity(problem: Impact) -> jax.Array:
+def _velocity(problem: Impact) -> tuple[jax.Array, jax.Array]:
     return _solved((), problem)
 
 
 @_velocity.defjvp
-def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The momentum stays in balance, whatever changes."""
+def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """The momentum stays in balance, whatever changes. How hard contacts were made is taken as given."""
     (problem,), (change,) = primals, tangents
-    v = _velocity(problem)
+    v, part = _velocity(problem)
+    fixed = lax.stop_gradient(part)
+    problem, change = (x._replace(compliance=fixed * x.compliance) for x in (problem, change))
 
     def rest(problem: Impact) -> jax.Array:
         return unbalanced(problem, v, coulomb(problem, v))
 
     moved = jax.jvp(rest, (problem,), (change,))[1]
-    return v, -solve(_matrix(problem, stiffness(problem, v)), moved)
+    return (v, part), (-solve(_matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
 
 
 def after(problem: Impact) -> After:
     """The velocity after the step, with derivatives of any order by the equation that it obeys."""
     if not len(problem.target):
-        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), jnp.zeros((), problem.free.dtype))
-    v = _velocity(problem)
+        none = jnp.zeros((), problem.free.dtype)
+        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none)
+    v, part = _velocity(problem)
+    problem = problem._replace(compliance=lax.stop_gradient(part) * problem.compliance)
     impulses = coulomb(problem, v)
     weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
     rest = weight * unbalanced(problem, v, impulses)
     there = jnp.stack([weight * times(problem.inertia, x) for x in (v, problem.free, problem.begin)])
     largest = jnp.max(jnp.abs(there))
     known = largest > 0
-    return After(
-        v, impulses, lax.stop_gradient(jnp.where(known, jnp.max(jnp.abs(rest)) / jnp.where(known, largest, 1.0), 0.0))
-    )
+    lost = jnp.where(known, jnp.max(jnp.abs(rest)) / jnp.where(known, largest, 1.0), 0.0)
+    gives = jnp.max(giving(problem, problem.local(v), problem.local(problem.free)), initial=0.0)
+    return After(v, impulses, *lax.stop_gradient((lost, gives)))

@@ -131,7 +131,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
 
     found = after_smoothed(*primals)
     dv, impulses = jax.jvp(relaxed, primals, tangents)[1]
-    return found, After(dv, impulses, jnp.zeros_like(found.unbalanced))
+    return found, After(dv, impulses, *map(jnp.zeros_like, found[2:]))
 
 
 @jax.custom_jvp
@@ -159,4 +159,4 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
 
     dv = velocity_rate(law, (problem,), tangents[:1], found.v)
     impulses = jax.jvp(law, (problem, found.v), (tangents[0], dv))[1]
-    return found, After(dv, impulses, jnp.zeros_like(found.unbalanced))
+    return found, After(dv, impulses, *map(jnp.zeros_like, found[2:]))

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
+from dynax.contact.alart_curnier import GIVES, LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import Placed, Touch, candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
@@ -119,7 +119,7 @@ class Touching(AbstractStepper):
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
         after = found.v + _turned(stiff, chosen.problem.inertia, q, v, free, found.v, dt)
         q = integrate(model, q, dt * found.v)
-        report = _report(chosen, found.v, found.impulses, found.unbalanced)
+        report = _report(chosen, found)
         return Touched(q, after, impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
@@ -246,16 +246,17 @@ def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> T
     return told._replace(report=report)
 
 
-def _report(chosen: Chosen, v: jax.Array, impulses: jax.Array, unbalanced: jax.Array) -> TouchReport:
+def _report(chosen: Chosen, found: After) -> TouchReport:
     """The impulses change the kinetic energy by `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
-    problem = chosen.problem
+    problem, (v, impulses, unbalanced, gives) = chosen.problem, found
     mean = 0.5 * (problem.local(v) + problem.local(problem.free))
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
+        (gives * GIVES > 1.0, TouchStatus.TOO_SOFT),
         (chosen.crowded, TouchStatus.CROWDED),
         (unbalanced > UNSOLVED * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
     )
     status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
-    found = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
-    return lax.stop_gradient(found)
+    told = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
+    return lax.stop_gradient(told)

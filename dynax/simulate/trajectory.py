@@ -46,7 +46,10 @@ class TouchStatus(IntEnum):
     motion is good where that is small, derivatives may not be."""
     CROWDED = 2
     """More overlaps than a step takes, `Touching.most`; the others were left alone."""
-    NOT_FINITE = 3
+    TOO_SOFT = 3
+    """A contact gives by more than all the motion that it should stop, and shapes sink into each other: what is light
+    under what is a million times as heavy, in float32. In float64 contacts are a thousand times as hard."""
+    NOT_FINITE = 4
 
 
 class TouchReport(NamedTuple):
