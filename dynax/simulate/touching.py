@@ -54,6 +54,8 @@ class Chosen(NamedTuple):
     """Of the stops, as `contact.stops` has them."""
     penetration: jax.Array
     crowded: jax.Array
+    hit: jax.Array
+    """How much of a contact's impulse stops what comes, and does not bear what lies, by speeds, shape `(c,)`."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Touching(AbstractStepper):
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
-        after = found.v + _turned(stiff, chosen.problem.inertia, q, v, free, found.v, dt)
+        after = found.v + _turned(stiff, chosen, q, v, found, dt)
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found)
         return Touched(q, after, impulses[: len(scene.candidates)], chosen.signs * stops, report)
@@ -168,16 +170,19 @@ class Touching(AbstractStepper):
         # What does not move takes no part; where nothing can, there is nothing to solve.
         mobility = jnp.where(mobility > 0, mobility, 1.0)
         compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
-        before = normals @ v
+        before, after = normals @ v, normals @ free
         # A ball that rolls has its velocity along axes that turn, and so goes down within a step: what gaps close more
         # than their rates say is made up for. What they open more is left.
-        more = jnp.minimum(of(there - touch.gap, jnp.zeros(count)) - dt * (normals @ free), 0.0)
-        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0)) - jnp.where(rows < len(touch.gap), more, 0.0) / dt
-        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (restitution > 0))
+        more = jnp.minimum(of(there - touch.gap, jnp.zeros(count)) - dt * after, 0.0)
+        more = jnp.where(rows < len(touch.gap), more, 0.0) / dt
+        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0)) - more
+        bounce = lax.stop_gradient((gap + dt * after < 0) & (before < 0) & (restitution > 0))
         target = jnp.where(bounce, jnp.maximum(apart, -restitution * before), apart)
         target = target[:, None] * np.array([0, 0, 1], q.dtype)
         problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, friction)
-        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+        comes, lies = jnp.maximum(more - before, 0.0), jnp.abs(after - before)
+        hit = comes / jnp.where(comes + lies > 0, comes + lies, 1.0)
+        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded, hit)
 
     def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
         """The contacts that take part, and whether there is no room for some that should."""
@@ -194,15 +199,16 @@ def _seen(scene: Scene, q: jax.Array) -> tuple[Placed, Touch]:
     return at, contacts_at(scene, at)
 
 
-def _turned(
-    stiff: Model, inertia: jax.Array, q: jax.Array, v: jax.Array, free: jax.Array, found: jax.Array, dt: jax.Array
-) -> jax.Array:
+def _turned(stiff: Model, chosen: Chosen, q: jax.Array, v: jax.Array, found: After, dt: jax.Array) -> jax.Array:
     """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact, `(v + found) / 2`,
-    in place of that without, `(v + free) / 2`. What rolls would gain energy from its own weight otherwise, a part of some
-    `g dt / r` in a second."""
-    means = 0.5 * jnp.stack([v + free, v + found])
+    in place of that without, `(v + free) / 2`: what rolls would gain energy from its own weight otherwise, a part of some
+    `g dt / r` in a second. After a hit they are those of the velocity that it leads to, along whose axes the body then
+    goes on, or momentum would be lost with the turn of these."""
+    problem = chosen.problem
+    hit = solve_definite(problem.inertia, problem.push(chosen.hit[:, None] * found.impulses)[:, None])[:, 0]
+    means = 0.5 * jnp.stack([v + problem.free, v + found.v + hit])
     without, with_contact = jax.vmap(lambda mean: bias_force(cast(Model, stiff), q, mean))(means)
-    return dt * solve_definite(inertia, (without - with_contact)[:, None])[:, 0]
+    return dt * solve_definite(problem.inertia, (without - with_contact)[:, None])[:, 0]
 
 
 class _Told(NamedTuple):
