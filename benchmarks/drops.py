@@ -88,7 +88,8 @@ def measure(bodies: int, scenes: int, seed: int, dt: float, mode: str) -> bool:
     told = f"{mode}, {bodies:2} bodies, {scenes} scenes from seed {seed}: not finite {np.sum(~found['finite'])}"
     told += f"; energy rises by {100 * found['rise'].max():.3f} % (seed {seed + found['rise'].argmax()})"
     told += f"; as deep as {100 * deep.max():.3f} % of the least size (seed {seed + deep.argmax()})"
-    told += f"; with steps not solved {np.sum(found['status'] == 1)}, crowded {np.sum(found['status'] == 2)}, too soft {np.sum(found['status'] == 3)}"
+    kinds = zip(("not solved", "crowded", "too soft"), (1, 2, 3), strict=True)
+    told += "; with steps " + ", ".join(f"{name} {np.sum(found['status'] == kind)}" for name, kind in kinds)
     told += f"; out of bounds {[int(k) + seed for k in np.flatnonzero(bad)]}"
     print(f"{told}; {time.process_time() - begin:.0f} CPU s", flush=True)
     return not bad.any()

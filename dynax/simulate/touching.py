@@ -63,7 +63,10 @@ class Touching(AbstractStepper):
     """The semi-implicit step of a `Scene`: its velocity is the one nearest to that without contact, in the metric of
     the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.coulomb`).
 
-        q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
+        q+ = integrate(q, dt w)        gap + dt n . u >= 0        impulse in the cone of friction
+
+    with `u = J w` and what the gap closes beyond its rate. The velocity `v+` it ends with differs from `w` by what
+    contact changes of Coriolis and gyroscopic forces (`_turned`).
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
@@ -200,15 +203,21 @@ def _seen(scene: Scene, q: jax.Array) -> tuple[Placed, Touch]:
 
 
 def _turned(stiff: Model, chosen: Chosen, q: jax.Array, v: jax.Array, found: After, dt: jax.Array) -> jax.Array:
-    """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact, `(v + found) / 2`,
-    in place of that without, `(v + free) / 2`: what rolls would gain energy from its own weight otherwise, a part of some
-    `g dt / r` in a second. After a hit they are those of the velocity that it leads to, along whose axes the body then
-    goes on, or momentum would be lost with the turn of these."""
+    """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact,
+    `(v + found) / 2`, in place of that without, `(v + free) / 2`: what rolls would gain energy from its own weight
+    otherwise, a part of some `g dt / r` in a second. After a hit they are those of the velocity that it leads to, along
+    whose axes the body then goes on, or momentum would be lost with the turn of these."""
     problem = chosen.problem
     hit = solve_definite(problem.inertia, problem.push(chosen.hit[:, None] * found.impulses)[:, None])[:, 0]
-    means = 0.5 * jnp.stack([v + problem.free, v + found.v + hit])
-    without, with_contact = jax.vmap(lambda mean: bias_force(cast(Model, stiff), q, mean))(means)
-    return dt * solve_definite(problem.inertia, (without - with_contact)[:, None])[:, 0]
+    without, start = 0.5 * (v + problem.free), 0.5 * (v + found.v + hit)
+    none = bias_force(cast(Model, stiff), q, without)
+
+    def nearer(turned: jax.Array, _) -> tuple[jax.Array, None]:
+        """With the turn itself in the mean: else each hit would feed energy into what spins."""
+        more = none - bias_force(cast(Model, stiff), q, start + 0.5 * turned)
+        return dt * solve_definite(problem.inertia, more[:, None])[:, 0], None
+
+    return lax.scan(nearer, jnp.zeros_like(v), length=SemiImplicitEuler.evaluations)[0]
 
 
 class _Told(NamedTuple):
