@@ -132,10 +132,11 @@ def test_view_writes_pictures_of_a_motion(capsys, tmp_path):
 
 
 def test_a_swing_keeps_limits_and_comes_back():
+    from dynax.viz.actors import home
     from dynax.viz.motions import swing
 
     model = dx.load(ARM)
-    motion = swing(model, 2.0)
+    motion = swing(model, 2.0, home(model))
     assert np.all(motion.q >= model.position_limits[:, 0] - 1e-12)
     assert np.all(motion.q <= model.position_limits[:, 1] + 1e-12)
     assert np.all(np.ptp(np.asarray(motion.q), axis=0) > 0.5)

@@ -24,15 +24,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from dynax.io import load
     from dynax.viz import render, view
+    from dynax.viz.actors import home
     from dynax.viz.motions import fall, swing
 
     robot = robot_of(options)
     model = load(robot, root=options.root)
     motion = None
     if options.move == "fall":
-        motion = fall(model, options.seconds)
+        motion = fall(model, options.seconds, home(model, robot))
     elif options.move == "swing" or options.file is None:
-        motion = swing(model, options.seconds)
+        motion = swing(model, options.seconds, home(model, robot))
     looks = {"root": options.root}
     if options.render:
         render(robot, motion, options.render, **looks)

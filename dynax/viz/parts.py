@@ -44,7 +44,8 @@ def parts_of(
     """What there is to draw of a model or a scene.
 
     A body looks as its file says, `look`; or as the shapes of a `contact.Scene`; and where neither has anything, as the
-    box with its mass and inertia if it were all of one density, with rods to the joints of what it carries.
+    box with its mass and inertia if it were all of one density, with rods to the joints of what it carries. What has
+    neither look nor mass in a file that shows other bodies is no more than a place.
     """
     scene = robot if isinstance(robot, Scene) else None
     model = skeleton(robot)
@@ -56,7 +57,7 @@ def parts_of(
                 body, pose = model.locate(visual.on)
                 placement = visual.placement if pose is None else pose @ visual.placement
                 found.append(Part(body, _moved(surface, placement), visual.color or PLAIN))
-    seen = {part.body for part in found}
+    seen, shown = {part.body for part in found}, bool(found)
     if scene is not None:
         rotation, shift = np.asarray(scene.placements.rotation), np.asarray(scene.placements.translation)
         for k, (body, shape) in enumerate(zip(scene.bodies, scene.shapes, strict=True)):
@@ -66,6 +67,8 @@ def parts_of(
                 found.append(Part(body, surface._replace(vertices=vertices), SOFT[body % len(SOFT)]))
         seen = {part.body for part in found}
     for body in set(range(model.num_bodies)) - seen:
+        if shown and not float(model.mass[body]):  # as between two joints of one body of an MJCF
+            continue
         surface = _by_inertia(model, body)
         if surface is not None:
             found.append(Part(body, surface, SOFT[body % len(SOFT)]))
