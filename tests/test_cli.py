@@ -62,6 +62,24 @@ def test_check_says_what_is_wrong(capsys, tmp_path):
     assert "root_joint" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("default")
+def test_names_do_not_command_the_terminal_and_lost_meshes_are_named(capsys, tmp_path):
+    """A control sequence in eight bits; and a picture without its mesh says so."""
+    pytest.importorskip("trimesh")
+    robot = tmp_path / "robot.urdf"
+    robot.write_text("""<robot name="r"><link name="base"/>
+      <link name="a&#x9b;31m"><visual><geometry><mesh filename="none.stl"/></geometry></visual></link>
+      <joint name="j" type="continuous"><parent link="base"/><child link="a&#x9b;31m"/><axis xyz="0 0 1"/></joint>
+    </robot>""")
+    for command in (["check"], ["info"], ["view", "--render", str(tmp_path / "r.png")]):
+        assert main([*command, str(robot)]) == 0
+        told = capsys.readouterr()
+        assert "\x9b" not in told.out + told.err
+        assert (r"a\x9b31m" in told.out) == (command[0] != "view")
+    assert "note: not all of 'r' is shown" in told.err
+    assert "none.stl" in told.err
+
+
 def printed(capsys, *arguments) -> dict:
     assert main([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)

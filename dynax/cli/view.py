@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from dynax.cli.terminal import GOOD, add_robot, robot_of
+from dynax.cli.terminal import GOOD, add_robot, plain, robot_of
 
 HELP = "show a robot in a browser, with sliders for its joints, or moving"
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html or options.render:
         return GOOD
     with view(robot, motion, host=options.host, port=options.port, **looks) as viewer:
-        print(f"{model.name} at {viewer.url} (Ctrl-C ends)", flush=True)
+        print(f"{plain(model.name)} at {viewer.url} (Ctrl-C ends)", flush=True)
         if not options.no_browser:
             import webbrowser
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from dynax.embedding.model import tree_of
 from dynax.io._mesh import Surface
 from dynax.io.visuals import load_visuals
 from dynax.model import Model
+from dynax.model.structure import Finding
 from dynax.viz.meshes import box, joined, mesh, rod
 
 Color = tuple[float, ...]
@@ -45,13 +47,15 @@ def parts_of(
 
     A body looks as its file says, `look`; or as the shapes of a `contact.Scene`; and where neither has anything, as the
     box with its mass and inertia if it were all of one density, with rods to the joints of what it carries. What has
-    neither look nor mass in a file that shows other bodies is no more than a place.
+    neither look nor mass in a file that shows other bodies is no more than a place. Warns of what cannot be shown.
     """
     scene = robot if isinstance(robot, Scene) else None
     model = skeleton(robot)
     found: list[Part] = []
     if look is not None:
-        for visual in load_visuals(look, packages=packages).visuals:
+        visuals = load_visuals(look, packages=packages)
+        _warn(model.name, visuals.report)
+        for visual in visuals.visuals:
             surface = mesh(visual.shape)
             if surface is not None:
                 body, pose = model.locate(visual.on)
@@ -73,6 +77,12 @@ def parts_of(
         if surface is not None:
             found.append(Part(body, surface, SOFT[body % len(SOFT)]))
     return found
+
+
+def _warn(name: str, report: list[Finding]) -> None:
+    if report:
+        told = "; ".join(map(str, report[:3])) + (f"; and {len(report) - 3} more" if len(report) > 3 else "")
+        warnings.warn(f"not all of {name!r} is shown: {told}", stacklevel=4)
 
 
 def skeleton(robot: Any) -> Model:

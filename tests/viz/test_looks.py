@@ -120,7 +120,8 @@ def test_visuals_of_a_urdf(urdf):
     np.testing.assert_allclose(solid.shape.vertices.min(0), (0, 0, -1))
     (finding,) = found.report
     assert "none.stl" in finding.message
-    parts = parts_of(dx.load(urdf), urdf)
+    with pytest.warns(UserWarning, match=r"not all of 'r' is shown: visual 'lost'.*none\.stl"):
+        parts = parts_of(dx.load(urdf), urdf)
     assert [part.body for part in parts] == [-1, 0, 0]  # the base is a frame of the world
     lying = parts[1].surface.vertices
     np.testing.assert_allclose([lying.min(0), lying.max(0)], [(-1, -0.1, 0.9), (1, 0.1, 1.1)], atol=1e-9)
@@ -150,7 +151,8 @@ def test_visuals_of_an_mjcf(tmp_path):
     plane, solid = found.visuals
     assert (plane.on, solid.on, solid.color) == ("world", "arm", (0, 1, 0, 1))
     assert "gone" in str(found.report)
-    (part,) = parts_of(dx.load(path), path)
+    with pytest.warns(UserWarning, match="gone"):
+        (part,) = parts_of(dx.load(path), path)
     assert volume(part.surface) == pytest.approx(1.0 / 6.0, rel=1e-5)
     np.testing.assert_allclose(centre(part.surface), 0.25, atol=1e-5)  # where the file has it, not MuJoCo's mesh frame
 
