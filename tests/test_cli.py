@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,12 +14,14 @@ import pytest
 
 import dynax as dx
 from dynax.cli import main
+from dynax.cli.main import parser
 from dynax.demo.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 # Before 3.17 MuJoCo finds principal axes of inertia to five digits.
 DIGITS = 1e-9 if tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 17) else 1e-4
 ARM = ROOT / "dynax" / "models" / "arm7.urdf"
+COMMANDS = parser()._subparsers._group_actions[0].choices
 
 
 @pytest.fixture
@@ -130,6 +134,15 @@ def test_colours_are_for_terminals_that_want_them(capsys, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     main(["info", "none.urdf"])
     assert capsys.readouterr().err.startswith("error: none.urdf")
+
+
+def test_the_page_of_the_command_line_says_what_there_is():
+    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    lines = re.findall(r'^(?:eval "\$\()?dynax ([^)\n]+)', page, re.MULTILINE)
+    assert {parser().parse_args(shlex.split(line)).command for line in lines} <= COMMANDS.keys()
+    assert set(re.findall(r"^\| `dynax (\w+)", page, re.MULTILINE)) == COMMANDS.keys()
+    known = {option for command in COMMANDS.values() for option in command._option_string_actions}
+    assert set(re.findall(r"(?<=`)--\w+", page)) <= known
 
 
 def test_completion_knows_every_command(capsys):

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     for loop in tree.structure.loops:
         one, two = ("world" if k < 0 else tree.body_names[k] for k in (loop.predecessor, loop.successor))
         print(f"loop: {loop.name!r} holds {two!r} to {one!r}")
-    print("nothing odd found" if not tree.report else paint(f"{len(tree.report)} findings:", YELLOW, sys.stdout))
+    print(paint("odd about the file:", YELLOW, sys.stdout) if tree.report else "nothing odd found")
     for finding in tree.report:
         print(plain(f"  {finding}"))
     return status
