@@ -16,6 +16,7 @@ from dynax.algorithms.momentum import center_of_mass
 from dynax.constraints.assembly import assemble
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
+from dynax.io._mesh import Surface
 from dynax.io.load import is_mjcf, is_saved, load
 from dynax.io.mjcf import as_drawn
 from dynax.io.source import read_source
@@ -97,9 +98,15 @@ def actors(
             raise ValueError(f"`forces` has shape {told.shape}, expected (2, {len(found[0].time)}, k, 3)")
         found = [replace(found[0], forces=told)]
     if ghost is not None:
-        faint = [replace(part, color=GHOST) for part in parts if part.body >= 0]
+        faint = [replace(part, color=GHOST, surface=_around(part.surface)) for part in parts if part.body >= 0]
         found += _moving(f"{name} ghost", model, faint, ghost, most, spacing)
     return found
+
+
+def _around(surface: Surface) -> Surface:
+    """A little larger, so that where ghost and robot agree the one is seen around the other, and not in stripes."""
+    low, high = surface.vertices.min(axis=0), surface.vertices.max(axis=0)
+    return surface._replace(vertices=surface.vertices + 0.005 * (surface.vertices - 0.5 * (low + high)))
 
 
 def _moving(name: str, model: Any, parts: list[Part], motion: Any, most: int, spacing: float) -> list[Actor]:
