@@ -152,10 +152,7 @@ def _sampled(model: Any, motion: Any, most: int) -> tuple[np.ndarray, np.ndarray
 def home(model: Any, file: str | os.PathLike | None = None) -> jax.Array:
     """A configuration to begin with, within the limits and with loops closed: that in which an MJCF is drawn, of which
     `file` is the path or the text, or else the neutral one."""
-    if file is not None and is_mjcf(read_source(file)[0]):
-        q = as_drawn(file, model)
-    else:
-        q = neutral(model)
+    q = as_drawn(file, model) if file is not None and is_mjcf(read_source(file)[0]) else neutral(model)
     if isinstance(model, Model):
         q = jnp.clip(q, model.position_limits[:, 0], model.position_limits[:, 1])
         return assemble(model, q).q if model.constrained else q
