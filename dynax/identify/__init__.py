@@ -5,6 +5,7 @@ from dynax.identify.consistent import consistent_fit as consistent_fit
 from dynax.identify.estimate import Compressed as Compressed
 from dynax.identify.estimate import Estimate as Estimate
 from dynax.identify.estimate import bootstrap as bootstrap
+from dynax.identify.estimate import bootstrap_compressed as bootstrap_compressed
 from dynax.identify.estimate import compress as compress
 from dynax.identify.estimate import instrumental_variables as instrumental_variables
 from dynax.identify.estimate import least_squares as least_squares
