@@ -41,6 +41,7 @@ from dynax.identify.regressors import regressor as regressor
 from dynax.identify.report import Report as Report
 from dynax.identify.report import plot as plot
 from dynax.identify.report import report as report
+from dynax.identify.structural import structural_identifiability as structural_identifiability
 from dynax.identify.terms import Term as Term
 from dynax.identify.terms import parameter_names as parameter_names
 from dynax.identify.terms import parameter_vector as parameter_vector
