@@ -18,11 +18,11 @@ mujoco = pytest.importorskip("mujoco")
 
 MJX, GYM, DM = "mujoco/mjx/test_data", "gymnasium/envs/mujoco/assets", "dm_control/suite"
 MODELS = [
-    *(f"{MJX}: {name}" for name in ("actuator/general_dyntype.xml", "actuator/tendon_force_clamp.xml", "pendula.xml")),
+    *(f"{MJX}: {name}" for name in ("actuator/general_dyntype.xml", "actuator/tendon_force_clamp.xml")),
     *(
         pytest.param(f"{wheel}: {name}", marks=pytest.mark.slow)
         for wheel, names in {
-            MJX: "actuator/arm21 barkour_v0/assets/barkour_v0_mjx humanoid/humanoid sensor/sensor sensor/model "
+            MJX: "pendula actuator/arm21 barkour_v0/assets/barkour_v0_mjx humanoid/humanoid sensor/sensor sensor/model "
             "shadow_hand/right_hand tendon/fixed",
             GYM: "ant half_cheetah hopper humanoid humanoidstandup inverted_double_pendulum inverted_pendulum point "
             "pusher_v5 reacher swimmer walker2d_v5",
