@@ -17,6 +17,7 @@ from PIL import Image
 
 import dynax as dx
 from dynax.demo.main import load_arm, run
+from dynax.viz.actors import home
 from dynax.viz.motions import swing
 
 FOLDER = Path(__file__).resolve().parent
@@ -28,7 +29,8 @@ layout 0.13."""
 def arm(file: Path) -> None:
     """The arm that comes with dynax, as `dynax view` moves it."""
     text = Path(dx.__file__).parent / "models" / "arm7.urdf"
-    dx.render(text, swing(load_arm(), 3.0), file, size=(400, 300), fps=15)
+    model = load_arm()
+    dx.render(text, swing(model, 3.0, home(model)), file, size=(400, 300), fps=15)
 
 
 PICTURES = {"arm.gif": arm, "demo.png": lambda file: run(output=str(file))}

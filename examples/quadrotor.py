@@ -90,7 +90,8 @@ if arguments.figure:
     for name, path in flights.items():
         left.plot(*path[:, :2].T, "--", label=f"gust, {name}")
     left.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
-    left.legend()
-    right.step(np.arange(KNOTS) * DT, result.controls, where="post")
+    right.step(np.arange(KNOTS) * DT, result.controls, where="post", label=[f"rotor {k + 1}" for k in range(4)])
     right.set(xlabel="time [s]", ylabel="thrusts [N]")
+    for axes in (left, right):  # above, where no curve is
+        axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figure.savefig(arguments.figure, dpi=90)

@@ -10,7 +10,8 @@ import dynax as dx
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--quick", action="store_true", help="few iterations, for a smoke test")
-quick = parser.parse_args().quick
+parser.add_argument("--figure", help="where to draw the linkage, for example straight_line.png")
+options = parser.parse_args()
 jax.config.update("jax_enable_x64", True)
 
 
@@ -66,7 +67,7 @@ def loss(lengths):
     return spread / len(angles)
 
 
-lengths = jnp.array([2.2, 1.4, 2.6, 0.3])
+lengths = guessed = jnp.array([2.2, 1.4, 2.6, 0.3])
 optimiser = optax.adam(0.02)
 memory = optimiser.init(lengths)
 
@@ -79,7 +80,7 @@ def improve(lengths, memory):
 
 
 start = float(loss(lengths))
-for iteration in range(20 if quick else 300):
+for iteration in range(20 if options.quick else 300):
     lengths, memory, value = improve(lengths, memory)
     if iteration % 50 == 0:
         print(f"{iteration:4d}  off the line by {1e3 * float(value) ** 0.5:.2f} mm")
@@ -87,4 +88,22 @@ points, error = drawn(lengths)
 length = float(jnp.linalg.norm(points[-1] - points[0]))
 print(f"bars {lengths} m: a line of {length:.2f} m, straight to {1e3 * float(loss(lengths)) ** 0.5:.3f} mm")
 assert float(error.max()) < 1e-9
-assert float(loss(lengths)) < (1.0 if quick else 1e-2) * start
+assert float(loss(lengths)) < (1.0 if options.quick else 1e-2) * start
+
+if options.figure:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    model = linkage(lengths)
+    for angle in angles[::3]:
+        q = dx.assemble(model, guess.at[0].set(angle), hold=["left_joint"]).q
+        corners = jnp.concatenate([dx.forward_kinematics(model, q).translation[:, :2], jnp.array([[2.0, 0.0]])])
+        axes.plot(*corners.T, "o-", color="0.85", zorder=0)
+    axes.plot(*drawn(guessed)[0].T, "--", label="pen, first guess")
+    axes.plot(*points.T, lw=3, label="pen, found")
+    axes.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
+    axes.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    figure.savefig(options.figure, dpi=90)

@@ -170,7 +170,7 @@ for name, (_, torque, energy) in slews.items():
     print(f"{name}: peak torque {np.abs(torque).max():.1f} N m, {float(energy[steps]):.1e} J left after the slew")
 
 # %%
-figure, axes = plt.subplots(3, figsize=(7, 6), sharex=True, layout="constrained", dpi=70)
+figure, axes = plt.subplots(3, figsize=(7, 6), sharex=True, layout="constrained")
 shape = model.flexible_body("left").node_translation[1, 2]
 for name, (found, torque, energy) in slews.items():
     bent = found.q[:, model.q_slice("left/modes")] @ shape
@@ -199,7 +199,7 @@ def others(scale, gain):
 scales = jnp.linspace(0.6, 1.4, 17)
 both = jnp.stack([0.0 * gain[0], gain[0]])
 error, left = jnp.moveaxis(jax.jit(jax.vmap(jax.vmap(others, (None, 0)), (0, None)))(scales, both), -1, 0)
-figure, axes = plt.subplots(1, 2, figsize=(7, 2.6), layout="constrained", dpi=70)
+figure, axes = plt.subplots(1, 2, figsize=(7, 2.6), layout="constrained")
 axes[0].plot(scales, error, label=("torque alone", "with the regulator"))
 axes[1].semilogy(scales, left)
 axes[0].set(xlabel="stiffness, of that drawn", ylabel="off the right angle [deg]")

@@ -122,7 +122,8 @@ model = identify.with_parameter_vector(drawing, fit.values, TERMS)
 print("converged:", bool(fit.converged), "- bodies that cannot exist:", len(dx.inconsistent_bodies(model)))
 
 text = dx.rewrite(URDF, model.replace(friction_velocity=dx.load(URDF).friction_velocity))
-print("\n".join(text.splitlines()[5:17]))
+written = [line.strip() for line in text.splitlines() if "<inertial>" in line or "<dynamics" in line]
+print("\n".join(line[:100] for line in written[:4]))
 
 # %% [markdown]
 # ## Beside the truth

@@ -67,7 +67,7 @@ print("best:", starts.best)
 
 # %%
 time, controls = jnp.arange(N + 1) * T / N, starts.best.controls
-figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(5, 3.5), dpi=60, layout="constrained")
+figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(5, 3.5), layout="constrained")
 above.plot(time, starts.best.states[:, :2], label=["cart [m]", "pole [rad]"])
 above.legend()
 below.step(time, jnp.append(controls, controls[-1]), where="post")

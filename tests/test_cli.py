@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,12 +14,14 @@ import pytest
 
 import dynax as dx
 from dynax.cli import main
+from dynax.cli.main import parser
 from dynax.demo.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 # Before 3.17 MuJoCo finds principal axes of inertia to five digits.
 DIGITS = 1e-9 if tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 17) else 1e-4
 ARM = ROOT / "dynax" / "models" / "arm7.urdf"
+COMMANDS = parser()._subparsers._group_actions[0].choices
 
 
 @pytest.fixture
@@ -60,6 +64,24 @@ def test_check_says_what_is_wrong(capsys, tmp_path):
     assert "none.urdf: cannot be read" in capsys.readouterr().err
     assert main(["check", str(ARM), "--root", "free"]) == 0
     assert "root_joint" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("default")
+def test_names_do_not_command_the_terminal_and_lost_meshes_are_named(capsys, tmp_path):
+    """A control sequence in eight bits; and a picture without its mesh says so."""
+    pytest.importorskip("trimesh")
+    robot = tmp_path / "robot.urdf"
+    robot.write_text("""<robot name="r"><link name="base"/>
+      <link name="a&#x9b;31m"><visual><geometry><mesh filename="none.stl"/></geometry></visual></link>
+      <joint name="j" type="continuous"><parent link="base"/><child link="a&#x9b;31m"/><axis xyz="0 0 1"/></joint>
+    </robot>""")
+    for command in (["check"], ["info"], ["view", "--render", str(tmp_path / "r.png")]):
+        assert main([*command, str(robot)]) == 0
+        told = capsys.readouterr()
+        assert "\x9b" not in told.out + told.err
+        assert (r"a\x9b31m" in told.out) == (command[0] != "view")
+    assert "note: not all of 'r' is shown" in told.err
+    assert "none.stl" in told.err
 
 
 def printed(capsys, *arguments) -> dict:
@@ -114,6 +136,15 @@ def test_colours_are_for_terminals_that_want_them(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("error: none.urdf")
 
 
+def test_the_page_of_the_command_line_says_what_there_is():
+    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    lines = re.findall(r'^(?:eval "\$\()?dynax ([^)\n]+)', page, re.MULTILINE)
+    assert {parser().parse_args(shlex.split(line)).command for line in lines} <= COMMANDS.keys()
+    assert set(re.findall(r"^\| `dynax (\w+)", page, re.MULTILINE)) == COMMANDS.keys()
+    known = {option for command in COMMANDS.values() for option in command._option_string_actions}
+    assert set(re.findall(r"(?<=`)--\w+", page)) <= known
+
+
 def test_completion_knows_every_command(capsys):
     pytest.importorskip("shtab")
     assert main(["completion", "bash"]) == 0
@@ -132,10 +163,11 @@ def test_view_writes_pictures_of_a_motion(capsys, tmp_path):
 
 
 def test_a_swing_keeps_limits_and_comes_back():
+    from dynax.viz.actors import home
     from dynax.viz.motions import swing
 
     model = dx.load(ARM)
-    motion = swing(model, 2.0)
+    motion = swing(model, 2.0, home(model))
     assert np.all(motion.q >= model.position_limits[:, 0] - 1e-12)
     assert np.all(motion.q <= model.position_limits[:, 1] + 1e-12)
     assert np.all(np.ptp(np.asarray(motion.q), axis=0) > 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dynax.cli.terminal import FOUND, GOOD, add_json, add_robot, paint, print_json, robot_of, table
+from dynax.cli.terminal import FOUND, GOOD, add_json, add_robot, paint, plain, print_json, robot_of, table
 
 HELP = "time dynamics of a robot on this machine, beside Pinocchio and MuJoCo where they are installed"
 AGREEMENT = 1e-6
@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
         print_json({"robot": model.name, "nv": model.nv, "batch": options.batch, "rows": found, "absent": absent})
         return FOUND if wrong else GOOD
     print(
-        f"{model.name}: {model.nv} freedoms, float64, {jax.default_backend()}; microseconds for each state, medians\n"
+        f"{plain(model.name)}: {model.nv} freedoms, float64, {jax.default_backend()}; "
+        "microseconds for each state, medians\n"
     )
     cells = [
         [

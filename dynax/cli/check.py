@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dynax.cli.terminal import FOUND, GOOD, YELLOW, add_json, add_robot, paint, print_json
+from dynax.cli.terminal import FOUND, GOOD, YELLOW, add_json, add_robot, paint, plain, print_json
 
 HELP = "print the tree of a robot, or the modes of a structure, and what is odd about the file"
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         findings = [{"element": f.element, "message": f.message, "line": f.line} for f in tree.report]
         print_json({"file": options.file, "name": model.name, "nq": model.nq, "nv": model.nv, "findings": findings})
         return status
-    print(model)
+    print(plain(model))
     depth = int(tree.topology.depths.max(initial=0))
     limited = int(np.sum(np.isfinite(np.asarray(tree.position_limits)).any(axis=1)))
     print(f"depth {depth}, {len(tree.frame_names)} frames, {limited} limited coordinates")
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     for loop in tree.structure.loops:
         one, two = ("world" if k < 0 else tree.body_names[k] for k in (loop.predecessor, loop.successor))
         print(f"loop: {loop.name!r} holds {two!r} to {one!r}")
-    print("nothing odd found" if not tree.report else paint(f"{len(tree.report)} findings:", YELLOW, sys.stdout))
+    print(paint("odd about the file:", YELLOW, sys.stdout) if tree.report else "nothing odd found")
     for finding in tree.report:
-        print(f"  {finding}")
+        print(plain(f"  {finding}"))
     return status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dynax.cli.terminal import GOOD, YELLOW, add_json, add_robot, paint, print_json
+from dynax.cli.terminal import GOOD, add_json, add_robot, note, print_json
 
 HELP = "write a robot as a URDF, an MJCF, an SDF or a saved model, and say what the format cannot"
 
@@ -18,8 +18,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import sys
-
     from dynax.errors import ModelError
     from dynax.io import load, save
     from dynax.io.write_mjcf import write_mjcf
@@ -39,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": options.file, "output": options.output, "left_out": told})
         return GOOD
     for finding in left_out:
-        print(f"{paint('note:', YELLOW, sys.stderr)} {finding}", file=sys.stderr)
+        note(finding)
     print(f"wrote {output}")
     return GOOD

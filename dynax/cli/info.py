@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from dynax.cli.terminal import BOLD, GOOD, add_json, add_robot, paint, print_json, table
+from dynax.cli.terminal import BOLD, GOOD, add_json, add_robot, paint, plain, print_json, table
 
 HELP = "print the joints of a robot with their places in q and v and their limits, its bodies and its masses"
 
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": options.file, **found})
         return GOOD
-    print(paint(found["name"], BOLD, sys.stdout))
+    print(paint(plain(found["name"]), BOLD, sys.stdout))
     print(
         f"{len(found['bodies'])} bodies, nq {found['nq']}, nv {found['nv']}, {found['mass']:.5g} kg, "
         f"centre of mass {_vector(found['center_of_mass'])} m, gravity {_vector(found['gravity'])} m/s^2\n"
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     print(table(rows, ["body", "parent", "mass [kg]", "centre of mass [m]"]))
     if found["frames"]:
-        print(f"\nframes: {', '.join(f'{name} on {body}' for name, body in found['frames'].items())}")
+        print(plain(f"\nframes: {', '.join(f'{name} on {body}' for name, body in found['frames'].items())}"))
     return GOOD
 
 

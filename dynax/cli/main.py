@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Sequence
 
 from dynax.cli import bench, check, completion, convert, demo, info, view
-from dynax.cli.terminal import REFUSED, complain
+from dynax.cli.terminal import REFUSED, complain, note
 
 COMMANDS = (view, check, info, bench, demo, convert, completion)
 CODES = "exit codes: 0 all is well; 1 something was found that should not be; 2 it cannot be done, and why is said"
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from dynax.errors import ModelError
 
     try:
-        return options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = note
+            return options.run(options)
     except (ModelError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name:
             raise  # not one of ours, which say what to install

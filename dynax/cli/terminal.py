@@ -43,9 +43,18 @@ def paint(text: str, code: str, stream: TextIO) -> str:
     return f"\033[{code}m{text}\033[0m" if coloured else text
 
 
+def plain(text: object) -> str:
+    """Without what would command the terminal: names in files may hold any character."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+
+
 def complain(error: object) -> int:
-    print(f"{paint('error:', RED, sys.stderr)} {error}", file=sys.stderr)
+    print(f"{paint('error:', RED, sys.stderr)} {plain(error)}", file=sys.stderr)
     return REFUSED
+
+
+def note(finding: object, *_: object) -> None:
+    print(f"{paint('note:', YELLOW, sys.stderr)} {plain(finding)}", file=sys.stderr)
 
 
 def print_json(found: dict[str, Any]) -> None:
@@ -67,6 +76,7 @@ def _plain(value: Any) -> Any:
 
 def table(rows: list[list[str]], heading: list[str]) -> str:
     """Columns as wide as they must be."""
+    heading, *rows = [[plain(cell) for cell in row] for row in (heading, *rows)]
     widths = [max(len(row[k]) for row in (heading, *rows)) for k in range(len(heading))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (heading, *rows)]
     return "\n".join(line.rstrip() for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from dynax.cli.terminal import GOOD, add_robot, robot_of
+from dynax.cli.terminal import GOOD, add_robot, plain, robot_of
 
 HELP = "show a robot in a browser, with sliders for its joints, or moving"
 
@@ -24,15 +24,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from dynax.io import load
     from dynax.viz import render, view
+    from dynax.viz.actors import home
     from dynax.viz.motions import fall, swing
 
     robot = robot_of(options)
     model = load(robot, root=options.root)
     motion = None
     if options.move == "fall":
-        motion = fall(model, options.seconds)
+        motion = fall(model, options.seconds, home(model, robot))
     elif options.move == "swing" or options.file is None:
-        motion = swing(model, options.seconds)
+        motion = swing(model, options.seconds, home(model, robot))
     looks = {"root": options.root}
     if options.render:
         render(robot, motion, options.render, **looks)
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html or options.render:
         return GOOD
     with view(robot, motion, host=options.host, port=options.port, **looks) as viewer:
-        print(f"{model.name} at {viewer.url} (Ctrl-C ends)", flush=True)
+        print(f"{plain(model.name)} at {viewer.url} (Ctrl-C ends)", flush=True)
         if not options.no_browser:
             import webbrowser
 

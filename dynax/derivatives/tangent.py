@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.derivatives.inverse_dynamics import AtBase, at_base, joint_block, joint_slope, placed
+from dynax.derivatives.inverse_dynamics import ELEMENTWISE, AtBase, at_base, joint_block, joint_slope, placed
 from dynax.derivatives.linearize import Linearization
 from dynax.model import Model
 from dynax.sweep import take_rows
@@ -48,8 +48,8 @@ def apply(model: Model, x: Tangent, dq: jax.Array | None, dv: jax.Array | None) 
     moving = [(along, force, d) for along, force, d in parts if d is not None]
     total = jnp.zeros_like(x.slope)
     if moving:
-        outward = _over(carrying, reduce(jnp.add, (along * d for along, _, d in moving)))
-        inward = _over(carrying.T & ~carrying, reduce(jnp.add, (force * d for _, force, d in moving)))
+        outward = sums_over(carrying, reduce(jnp.add, (along * d for along, _, d in moving)))
+        inward = sums_over(carrying.T & ~carrying, reduce(jnp.add, (force * d for _, force, d in moving)))
         total = dot(rows.carried, outward) + dot(rows.column, inward)
     if dv is not None:
         total = total + x.slope * dv
@@ -66,8 +66,12 @@ def dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return sum((a[k] * b[k] for k in range(1, a.shape[0])), a[0] * b[0])
 
 
-def _over(relation: np.ndarray, x: jax.Array) -> jax.Array:
-    """`sum_j relation[i, j] x[:, j]`."""
+def sums_over(relation: np.ndarray, x: jax.Array) -> jax.Array:
+    """`sum_j relation[i, j] x[:, j]`. A matrix product is a library's, and what holds one is in many kernels: for few
+    freedoms the sum is written out, and derivatives of an arm take half to a quarter of the time."""
+    if relation.shape[1] <= ELEMENTWISE:
+        mask = jnp.asarray(relation.T, x.dtype).reshape(*relation.T.shape, *(1,) * (x.ndim - 2))
+        return sum((row * x[:, j, None] for j, row in enumerate(mask) if j), mask[0] * x[:, 0, None])
     product = lax.dot_general(
         jnp.asarray(relation, x.dtype), x, (((1,), (1,)), ((), ())), precision=lax.Precision.HIGHEST
     )

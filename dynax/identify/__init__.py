@@ -5,6 +5,7 @@ from dynax.identify.consistent import consistent_fit as consistent_fit
 from dynax.identify.estimate import Compressed as Compressed
 from dynax.identify.estimate import Estimate as Estimate
 from dynax.identify.estimate import bootstrap as bootstrap
+from dynax.identify.estimate import bootstrap_compressed as bootstrap_compressed
 from dynax.identify.estimate import compress as compress
 from dynax.identify.estimate import instrumental_variables as instrumental_variables
 from dynax.identify.estimate import least_squares as least_squares
@@ -20,6 +21,7 @@ from dynax.identify.log import Log as Log
 from dynax.identify.log import butterworth as butterworth
 from dynax.identify.log import delay as delay
 from dynax.identify.log import prepare as prepare
+from dynax.identify.log_file import read_log as read_log
 from dynax.identify.output_error import OutputError as OutputError
 from dynax.identify.output_error import output_error as output_error
 from dynax.identify.outputs import Segments as Segments
@@ -40,6 +42,9 @@ from dynax.identify.regressors import regressor as regressor
 from dynax.identify.report import Report as Report
 from dynax.identify.report import plot as plot
 from dynax.identify.report import report as report
+from dynax.identify.simulated import SimulatedFit as SimulatedFit
+from dynax.identify.simulated import simulated_least_squares as simulated_least_squares
+from dynax.identify.structural import structural_identifiability as structural_identifiability
 from dynax.identify.terms import Term as Term
 from dynax.identify.terms import parameter_names as parameter_names
 from dynax.identify.terms import parameter_vector as parameter_vector

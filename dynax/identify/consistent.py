@@ -13,8 +13,9 @@ The steps are primal-dual, those of Helmberg, Kojima and Monteiro: with `J = L0 
 
     A d = b - A y        B_i = P^-1 E_i N,  B d = w (P^-1 - P') N^-T        E_i the directions of K
 
-so that each of them is one triangle of these below the compressed log, without squares of its condition. Mehrotra's
-predictor says what weight to aim at; some fifteen steps lead from any body to the boundary.
+so that each of them is one triangle of these below the compressed log, or Cholesky's factor of their squares where the
+condition of these allows it; the last is the triangle. Mehrotra's predictor says what weight to aim at; some fifteen
+steps lead from any body to the boundary.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.identify.estimate import Compressed
 from dynax.identify.pseudo_inertia import cholesky4, from_pseudo_inertia, pseudo_inertia, solve4
 from dynax.identify.terms import Term, checked, driven, parameter_vector
+from dynax.linear.cholesky import cholesky
 from dynax.linear.matrices import product, symmetric
 from dynax.linear.triangle import back_substituted, forward_substituted, triangle
 from dynax.model import Model
@@ -48,6 +50,9 @@ LENGTHS, MARGIN = (*(0.88 ** np.arange(50)), 0.0), 1.05
 CLOSE = 1e-4
 """How far above the optimum a fit may stay, about, as a part of its sum of squares. Nearer to the boundary what the
 data leave open wanders off to bodies of any weight, in many more steps."""
+SQUARED = 0.375
+"""A power of the rounding: how far the least pivot may be below the largest for a factor of squares, which has then
+kept a quarter of the digits."""
 THICKNESS = 1e-3
 """Of a body that has no volume, as a part of its size: there is no way back from the boundary."""
 
@@ -159,31 +164,50 @@ def _fit(model: Model | EmbeddedModel, data: Compressed, prior: jax.Array, terms
     def bodies_of(y: jax.Array) -> jax.Array:
         return jnp.einsum("nk,kij->nij", y[places], units, precision="highest")
 
-    def system(A: jax.Array, b: jax.Array, y: jax.Array, P, N, x, z) -> tuple[jax.Array, jax.Array]:
-        """The triangle of a step's rows, and its two parts: with weight zero, and what each unit of weight adds."""
+    def cone(P: jax.Array, N: jax.Array, x: jax.Array, z: jax.Array) -> tuple:
+        """The rows `B_i` of bodies on their own parameters and of drives on theirs, each with what a unit of weight
+        adds on the right."""
         half = solve4(P[:, None], jnp.broadcast_to(units, (n, 10, 4, 4)))
         B = product(half, N[:, None]).reshape(n, 10, 16)
-        body = jnp.zeros((n, 16, count), dtype).at[np.arange(n)[:, None], :, places].set(B)
         PT = jnp.swapaxes(P, 1, 2)
         # (P^-1 - P') N^-T, by its transpose.
         right = solve4(N, jnp.swapaxes(solve4(P, jnp.broadcast_to(eye, P.shape)) - PT, 1, 2))
         root = jnp.sqrt(z / x)
+        return B, jnp.swapaxes(right, 1, 2).reshape(n, 16), root, (1.0 / x - 1.0) / root
+
+    def system(A: jax.Array, b: jax.Array, y: jax.Array, rows: tuple) -> tuple[jax.Array, jax.Array]:
+        """The triangle of a step's rows, and its two parts: with weight zero, and what each unit of weight adds."""
+        B, right, root, beside = rows
+        body = jnp.zeros((n, 16, count), dtype).at[np.arange(n)[:, None], :, places].set(B)
         drive = jnp.zeros((len(drives), count), dtype).at[np.arange(len(drives)), drives].set(root)
-        rows = jnp.concatenate([A, body.reshape(16 * n, count), drive])
-        zero = jnp.zeros_like(b)
-        cone = jnp.concatenate([zero, jnp.swapaxes(right, 1, 2).reshape(-1), (1.0 / x - 1.0) / root])
-        own = jnp.concatenate([b - product(A, y), jnp.zeros(len(cone) - len(b), dtype)])
-        r = triangle(jnp.column_stack([rows, own, cone]))
+        every = jnp.concatenate([A, body.reshape(16 * n, count), drive])
+        weighed = jnp.concatenate([jnp.zeros_like(b), right.reshape(-1), beside])
+        own = jnp.concatenate([b - product(A, y), jnp.zeros(len(weighed) - len(b), dtype)])
+        r = triangle(jnp.column_stack([every, own, weighed]))
         return r[:count, :count], back_substituted(r[:count, :count], r[:count, count:])
+
+    def squared(A: jax.Array, b: jax.Array, AA: jax.Array, y: jax.Array, rows: tuple) -> tuple[jax.Array, jax.Array]:
+        """The same by Cholesky's factor of the squares, in a tenth of the time where their condition allows it: what
+        a step misses by rounding the next one sees in its own right sides."""
+        B, right, root, beside = rows
+        squares = AA.at[places[:, :, None], places[:, None, :]].add(product(B, jnp.swapaxes(B, 1, 2)))
+        r = cholesky(squares.at[drives, drives].add(root**2)).T
+        weighed = jnp.zeros(count, dtype).at[places].set(jnp.einsum("nkj,nj->nk", B, right, precision="highest"))
+        both = jnp.column_stack([product(A.T, b - product(A, y)), weighed.at[drives].set(root * beside)])
+        return r, back_substituted(r, forward_substituted(r, both))
 
     def inside(K: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.all(jnp.isfinite(cholesky4(K))) & jnp.all(x > 0.0)
 
-    def improve(A: jax.Array, b: jax.Array, last: jax.Array, state: tuple) -> tuple:
+    def improve(A: jax.Array, b: jax.Array, AA: jax.Array, last: jax.Array, state: tuple) -> tuple:
         y, Z, z, steps, _ = state
         K, x = bodies_of(y), y[drives]
         P, N = cholesky4(K), cholesky4(Z)
-        r, found = system(A, b, y, P, N, x, z)
+        rows = cone(P, N, x, z)
+        r, found = squared(A, b, AA, y, rows)
+        pivots = jnp.diagonal(r)
+        enough = jnp.min(pivots) > eps**SQUARED * jnp.max(pivots)  # not of NaN
+        r, found = lax.cond(enough, lambda: (r, found), lambda: system(A, b, y, rows))
         inverse = solve4(P, jnp.broadcast_to(eye, P.shape))
         inverse = product(jnp.swapaxes(inverse, 1, 2), inverse)
         now = (jnp.sum(K * Z) + jnp.sum(x * z)) / parts
@@ -219,7 +243,7 @@ def _fit(model: Model | EmbeddedModel, data: Compressed, prior: jax.Array, terms
     begin = jnp.zeros(count, dtype).at[places[:, :4]].set(1.0).at[drives].set(1.0)
     first_weight = jnp.maximum(jnp.sum((product(A, begin) - b) ** 2) / parts, last)
     begun = begin, first_weight * jnp.broadcast_to(eye, (n, 4, 4)), first_weight * jnp.ones(len(drives), dtype)
-    fixed = lax.stop_gradient((A, b, last))
+    fixed = lax.stop_gradient((A, b, product(A.T, A), last))
     y, _, _, steps, done = lax.while_loop(
         lambda state: ~state[4] & (state[3] < MOST),
         partial(improve, *fixed),
@@ -229,6 +253,6 @@ def _fit(model: Model | EmbeddedModel, data: Compressed, prior: jax.Array, terms
     P, x = cholesky4(bodies_of(y)), y[drives]
     inverse = solve4(P, jnp.broadcast_to(eye, P.shape))
     N = cholesky4(last * product(jnp.swapaxes(inverse, 1, 2), inverse))
-    _, found = system(A, b, y, P, N, x, last / x)
+    _, found = system(A, b, y, cone(P, N, x, last / x))
     y = y + jnp.where(done, found[:, 0] + last * found[:, 1], 0.0)
     return ConsistentFit(product(scale, y), jnp.sum((product(A, y) - b) ** 2) + rest, done, steps)

@@ -10,7 +10,7 @@ those of the base, `Compressed.take(found.base)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,23 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
+from dynax.compile.tiles import by_tiles
+from dynax.linear.cholesky import cholesky
 from dynax.linear.matrices import product
 from dynax.linear.singular_values import singular_vectors
 from dynax.linear.solve import inverse
-from dynax.linear.triangle import back_substituted, triangle
+from dynax.linear.triangle import back_substituted, forward_substituted, triangle
 
 # Of Huber: 95 % of the efficiency of least squares where the noise is normal; and the deviation of such noise by the
 # median of its absolute values.
 WIDTH, NORMAL = 1.345, 1.4826
 ROUNDS = 30
+FLOOR = 2.0 / 3.0
+"""A power of the rounding: what is added to the size of each column, below all that a log shows, above its rounding."""
+TOGETHER = 100
+"""Draws whose squares are kept at once."""
+
+Drawn = TypeVar("Drawn")
 
 
 class Compressed(NamedTuple):
@@ -205,7 +213,8 @@ def bootstrap(
 ) -> jax.Array:
     """Estimates from logs that are drawn from the samples of one, side by side, shape `(draws, ...)`.
 
-    Their spread is that of the estimate, whatever the noise is.
+    Their spread is that of the estimate, whatever the noise is. `bootstrap_compressed` is much faster for what needs no
+    more than the triangle of a log.
 
     **Arguments:** `estimator(regressor, forces)`: what is estimated. `regressor`: shape `(T, m, p)`; `forces`: shape
     `(T, m)`. `block`: how many samples on end are drawn together, as long as the noise remembers.
@@ -215,3 +224,68 @@ def bootstrap(
     starts = jax.random.randint(key, (draws, pieces), 0, len(y) - block + 1)
     rows = (starts[:, :, None] + jnp.arange(block)).reshape(draws, -1)[:, : len(y)]
     return jax.vmap(lambda chosen: estimator(y[chosen], tau[chosen]))(rows)
+
+
+def bootstrap_compressed(
+    estimator: Callable[[Compressed], Drawn],
+    regressor: ArrayLike,
+    forces: ArrayLike,
+    key: jax.Array,
+    *,
+    noise: ArrayLike = 1.0,
+    draws: int = 1000,
+    pieces: int = 200,
+) -> Drawn:
+    """`bootstrap` of estimates from a triangle, such as those of `consistent_fit`, with a leading axis of `draws`.
+
+    What is drawn are `pieces` of the log, each of samples on end (Carlstein 1986). In the coordinates in which the
+    squares of the whole log are one, `S`, those of a draw are the sum of its pieces' own, and its triangle Cholesky's
+    factor of that sum on the whole log's triangle:
+
+        [Y tau] = Q S          G_i = S^-T [Y tau]_i' [Y tau]_i S^-1          L L' = sum of drawn G_i          L' S
+
+    There the squares of a draw are about as well conditioned as one may wish, and lose no digits; a draw that misses
+    what only few pieces show gives NaN. `S` has rows of the rounding below it, so that it has an inverse.
+
+    **Arguments:** `estimator(data)`, of `Compressed`: what is estimated, one draw after another on a CPU. `regressor`:
+    shape `(T, m, p)`; `forces`: shape `(T, m)`; `noise`: as for `compress`.
+    """
+    y, tau = jnp.asarray(regressor), jnp.asarray(forces)
+    if y.ndim != 3 or y.shape[:2] != tau.shape:
+        raise ValueError(f"expected `regressor` (T, m, p) and `forces` (T, m), got shapes {y.shape} and {tau.shape}")
+    if not 1 < pieces <= len(y):
+        raise ValueError(f"`pieces` is {pieces}, expected 2 to {len(y)}, the number of samples")
+    both = jnp.concatenate([y, tau[..., None]], axis=-1)
+    both = both / jnp.broadcast_to(jnp.asarray(noise, both.dtype), tau.shape)[..., None]
+    columns, dtype = both.shape[-1], both.dtype
+    # Whole samples: the longer pieces first, and a sample of zeros at the end of the others.
+    length, longer = -(-len(y) // pieces), len(y) % pieces or pieces
+    cut = longer * length
+    first = both[:cut].reshape(longer, -1, columns)
+    rest = both[cut:].reshape(pieces - longer, (length - 1) * tau.shape[1], columns)
+    rest = jnp.pad(rest, ((0, 0), (0, first.shape[1] - rest.shape[1]), (0, 0)))
+    counts = tau.shape[1] * jnp.where(jnp.arange(pieces) < longer, length, length - 1)
+
+    rows = both.reshape(-1, columns)
+    sizes = jnp.sqrt(jnp.sum(rows**2, axis=0))
+    below = jnp.diag(float(jnp.finfo(dtype).eps) ** FLOOR * jnp.where(sizes > 0.0, sizes, 1.0))
+    whole = triangle(jnp.concatenate([rows, below]))
+
+    def squares(part: jax.Array) -> jax.Array:
+        unit = forward_substituted(whole, part.T)
+        return product(unit, unit.T)
+
+    own = lax.map(squares, jnp.concatenate([first, rest])).reshape(pieces, -1)
+    least = squares(below)
+
+    def one(drawn: tuple[jax.Array, jax.Array]) -> Drawn:
+        gram, count = drawn
+        root = cholesky(gram.reshape(columns, columns) + least)
+        return estimator(Compressed(jnp.where(sizes > 0.0, product(root.T, whole), 0.0), count))
+
+    def tile(chosen: jax.Array) -> Drawn:
+        times = jnp.zeros((len(chosen), pieces), dtype).at[jnp.arange(len(chosen))[:, None], chosen].add(1.0)
+        drawn = product(times, own), jnp.sum(counts[chosen], axis=1)
+        return lax.map(one, drawn) if jax.default_backend() == "cpu" else jax.vmap(one)(drawn)
+
+    return by_tiles(tile, jax.random.randint(key, (draws, pieces), 0, pieces), min(TOGETHER, draws))

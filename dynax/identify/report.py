@@ -129,7 +129,7 @@ def plot(shown: Report) -> Any:
         axes.plot(shown.said[:, k], color="#2563eb", lw=1.0, label="by the parameters")
         axes.set_title(f"{shown.channels[k]}: {missed[k]:.1%} missed", fontsize=9, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].legend(frameon=False, fontsize=8, loc="upper right")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), ncols=2, fontsize=9, loc="outside upper right")
     figure.supylabel("N m or N", fontsize=9)
     figure.axes[-1].set_xlabel("sample", fontsize=9)
     return figure

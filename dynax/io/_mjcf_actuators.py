@@ -241,10 +241,11 @@ def _effort_limits(m: Any, model: Model) -> np.ndarray | None:
 
 
 def _welded(m: Any) -> dict[int, list[int]]:
-    """By the body that moves, the bodies that move with it."""
+    """By the body that a joint moves, the bodies that move with it; a mocap body is moved by none."""
     found: dict[int, list[int]] = {}
     for b in range(1, m.nbody):
-        if root := int(m.body_weldid[b]):
+        root = int(m.body_weldid[b])
+        if root and m.body_jntnum[root]:
             found.setdefault(root, []).append(b)
     return found
 

@@ -201,7 +201,7 @@ def _translated(message: str, file: str | None, needed: dict[str, str]) -> Model
     """MuJoCo's error in our form: its sentence, its element and its line in their places."""
     text = " ".join(message.split())
     match = _LINE.search(text)
-    line = int(match.group(1) or match.group(2)) if match else None
+    line = int(match.group(1) or match.group(2)) or None if match else None  # 0 where it knows none
     named = _NAMED.search(text)
     element = f"element '{named.group(1)}'" if named else None
     reason = re.sub(r"^(XML )?Error: ", "", re.sub(r" ?Element (name )?'.*$", "", text))

@@ -29,6 +29,8 @@ def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
             builder.note(label, "the range of a ball joint, a cone, is no part of the model, dx.load_scene reads it")
         if m.jnt_actfrclimited[j] and low != -high:
             builder.note(label, f"actuatorfrcrange {low:g} to {high:g} is not symmetric; the larger end is its limit")
+        if m.jnt_actgravcomp[j] and m.jnt_actfrclimited[j] and np.any(m.body_gravcomp):
+            builder.note(label, "actuatorgravcomp: gravity compensation is not within actuatorfrcrange here")
         if kind == FREE and m.dof_armature[dof]:
             builder.note(label, "armature of a free joint is that of its body axes here, in MuJoCo of world axes")
         if kind == FREE and m.dof_frictionloss[dof]:

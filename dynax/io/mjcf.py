@@ -104,6 +104,12 @@ def keyframes(source: str | os.PathLike, model: Model) -> dict[str, tuple[jax.Ar
     return frames
 
 
+def as_drawn(source: str | os.PathLike, model: Model) -> jax.Array:
+    """The configuration an MJCF is drawn in, MuJoCo's `qpos0`: joints at their `ref`, free bodies where they stand."""
+    mj_model = compile_mjcf(*read_source(source)).model
+    return MujocoConverter(model, mj_model).back(mj_model.qpos0).q
+
+
 def load_sensors(source: str | os.PathLike) -> dict[str, AbstractSensor]:
     """The sensors of an MJCF by name, for `dx.rollout(..., sensors=)`; nameless ones are called `sensor_<number>`.
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.linear.matrices import product
+
 # Rows reflected together with the triangle of those before: what they take stays in the cache.
 ROWS = 256
 
@@ -37,7 +39,7 @@ def _reflected(r: jax.Array, block: jax.Array) -> jax.Array:
         length = jnp.sqrt(jnp.where(some, head * head + below, 1.0))
         first = head + jnp.where(head < 0.0, -length, length)
         shares = jnp.where(some, 2.0 / jnp.where(some, first * first + below, 1.0), 0.0)
-        shares = shares * (first * row + jnp.sum(column[:, None] * block, axis=0))
+        shares = shares * (first * row + product(column, block))
         shares = jnp.where(index < k, 0.0, shares)
         block = jnp.where(index == k, 0.0, block - column[:, None] * shares)
         return (lax.dynamic_update_index_in_dim(r, row - first * shares, k, 0), block), None

@@ -36,7 +36,7 @@ def draw(s: Structure, mass: Any, *, head: str | None = None, kinds: Mapping[int
         deeper = indent + ("   " if last else "│  ")
         stack.extend((child, deeper, child == children[-1]) for child in reversed(children))
     if s.report:
-        lines.append(f"report: {len(s.report)} findings, see model.report")
+        lines.append(f"report: {len(s.report)} finding{'s' if len(s.report) > 1 else ''}, see model.report")
     return "\n".join(lines)
 
 

@@ -16,7 +16,9 @@ from dynax.algorithms.momentum import center_of_mass
 from dynax.constraints.assembly import assemble
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
-from dynax.io.load import is_saved, load
+from dynax.io._mesh import Surface
+from dynax.io.load import is_mjcf, is_saved, load
+from dynax.io.mjcf import as_drawn
 from dynax.io.source import read_source
 from dynax.model import Model
 from dynax.model.configuration import neutral
@@ -71,7 +73,7 @@ def actors(
 
     - `robot`: a file, or its text; a model of any kind; a `contact.Scene`.
     - `motion`: a `Trajectory`, or one of each robot of a batch, its leaves with an axis in front; a configuration
-      `(nq,)`, or one of each robot `(B, nq)`; default the neutral one.
+      `(nq,)`, or one of each robot `(B, nq)`; default `home`.
     - `look`: the URDF or MJCF that says what a model looks like; a `robot` that is a file says it itself.
     - `root`, `packages`: as `dx.load_scene` takes them.
     - `ghost`: a motion as `motion`, drawn transparent.
@@ -81,7 +83,8 @@ def actors(
     """
     if isinstance(robot, str | os.PathLike):
         look = look or (None if is_saved(read_source(robot)[0]) else robot)
-        robot = load(robot, root=root)
+        file, robot = robot, load(robot, root=root)
+        motion = home(robot, file) if motion is None else motion
     model = robot.model if isinstance(robot, Scene) else robot
     if not isinstance(model, Model | EmbeddedModel | FlexibleModel):
         raise TypeError(f"a robot is a file, a model or a scene, not a {type(robot).__name__}")
@@ -95,9 +98,15 @@ def actors(
             raise ValueError(f"`forces` has shape {told.shape}, expected (2, {len(found[0].time)}, k, 3)")
         found = [replace(found[0], forces=told)]
     if ghost is not None:
-        faint = [replace(part, color=GHOST) for part in parts if part.body >= 0]
+        faint = [replace(part, color=GHOST, surface=_around(part.surface)) for part in parts if part.body >= 0]
         found += _moving(f"{name} ghost", model, faint, ghost, most, spacing)
     return found
+
+
+def _around(surface: Surface) -> Surface:
+    """A little larger, so that where ghost and robot agree the one is seen around the other, and not in stripes."""
+    low, high = surface.vertices.min(axis=0), surface.vertices.max(axis=0)
+    return surface._replace(vertices=surface.vertices + 0.005 * (surface.vertices - 0.5 * (low + high)))
 
 
 def _moving(name: str, model: Any, parts: list[Part], motion: Any, most: int, spacing: float) -> list[Actor]:
@@ -140,9 +149,10 @@ def _sampled(model: Any, motion: Any, most: int) -> tuple[np.ndarray, np.ndarray
     return time[picked], q[picked]
 
 
-def home(model: Any) -> jax.Array:
-    """A configuration to begin with: the neutral one, within the limits, with loops closed."""
-    q = neutral(model)
+def home(model: Any, file: str | os.PathLike | None = None) -> jax.Array:
+    """A configuration to begin with, within the limits and with loops closed: that in which an MJCF is drawn, of which
+    `file` is the path or the text, or else the neutral one."""
+    q = as_drawn(file, model) if file is not None and is_mjcf(read_source(file)[0]) else neutral(model)
     if isinstance(model, Model):
         q = jnp.clip(q, model.position_limits[:, 0], model.position_limits[:, 1])
         return assemble(model, q).q if model.constrained else q

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from dynax.embedding.model import tree_of
 from dynax.io._mesh import Surface
 from dynax.io.visuals import load_visuals
 from dynax.model import Model
+from dynax.model.structure import Finding
 from dynax.viz.meshes import box, joined, mesh, rod
 
 Color = tuple[float, ...]
@@ -44,19 +46,22 @@ def parts_of(
     """What there is to draw of a model or a scene.
 
     A body looks as its file says, `look`; or as the shapes of a `contact.Scene`; and where neither has anything, as the
-    box with its mass and inertia if it were all of one density, with rods to the joints of what it carries.
+    box with its mass and inertia if it were all of one density, with rods to the joints of what it carries. What has
+    neither look nor mass in a file that shows other bodies is no more than a place. Warns of what cannot be shown.
     """
     scene = robot if isinstance(robot, Scene) else None
     model = skeleton(robot)
     found: list[Part] = []
     if look is not None:
-        for visual in load_visuals(look, packages=packages).visuals:
+        visuals = load_visuals(look, packages=packages)
+        _warn(model.name, visuals.report)
+        for visual in visuals.visuals:
             surface = mesh(visual.shape)
             if surface is not None:
                 body, pose = model.locate(visual.on)
                 placement = visual.placement if pose is None else pose @ visual.placement
                 found.append(Part(body, _moved(surface, placement), visual.color or PLAIN))
-    seen = {part.body for part in found}
+    seen, shown = {part.body for part in found}, bool(found)
     if scene is not None:
         rotation, shift = np.asarray(scene.placements.rotation), np.asarray(scene.placements.translation)
         for k, (body, shape) in enumerate(zip(scene.bodies, scene.shapes, strict=True)):
@@ -66,10 +71,18 @@ def parts_of(
                 found.append(Part(body, surface._replace(vertices=vertices), SOFT[body % len(SOFT)]))
         seen = {part.body for part in found}
     for body in set(range(model.num_bodies)) - seen:
+        if shown and not float(model.mass[body]):  # as between two joints of one body of an MJCF
+            continue
         surface = _by_inertia(model, body)
         if surface is not None:
             found.append(Part(body, surface, SOFT[body % len(SOFT)]))
     return found
+
+
+def _warn(name: str, report: list[Finding]) -> None:
+    if report:
+        told = "; ".join(map(str, report[:3])) + (f"; and {len(report) - 3} more" if len(report) > 3 else "")
+        warnings.warn(f"not all of {name!r} is shown: {told}", stacklevel=4)
 
 
 def skeleton(robot: Any) -> Model:

@@ -297,7 +297,8 @@ def view(robot: Any, motion: Any = None, *, host: str = "127.0.0.1", port: int =
       as the file says; else as the scene's shapes; else as the box with their inertia.
     - `motion`: a `Trajectory`, or one of each robot of a batch, its leaves with an axis in front; a configuration
       `(nq,)`, or one of each robot `(B, nq)`. None, or one configuration: sliders move the joints within their limits
-      (rotations of several freedoms by rotation vectors), and loops stay closed.
+      (rotations of several freedoms by rotation vectors), and loops stay closed. None begins as the MJCF is drawn, if
+      `robot` is one (joints at their `ref`, free bodies where they stand), and else at the neutral configuration.
     - `host`: who may look; by default this computer alone. `port`: the first that is tried.
     - `look`: the URDF or MJCF that says what a model looks like. `root`, `packages`: as `dx.load_scene` takes them.
     - `ghost`: a motion to compare with, drawn transparent. `forces`: arrows, what `dx.viz.contact_forces` gives.

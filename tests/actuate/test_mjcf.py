@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -14,7 +16,22 @@ from dynax import actuate
 
 mujoco = pytest.importorskip("mujoco")
 
-WHEEL = Path(mujoco.__file__).parent / "mjx" / "test_data"
+MJX, GYM, DM = "mujoco/mjx/test_data", "gymnasium/envs/mujoco/assets", "dm_control/suite"
+MODELS = [
+    *(f"{MJX}: {name}" for name in ("actuator/general_dyntype.xml", "actuator/tendon_force_clamp.xml")),
+    *(
+        pytest.param(f"{wheel}: {name}", marks=pytest.mark.slow)
+        for wheel, names in {
+            MJX: "pendula actuator/arm21 barkour_v0/assets/barkour_v0_mjx humanoid/humanoid sensor/sensor sensor/model "
+            "shadow_hand/right_hand tendon/fixed",
+            GYM: "ant half_cheetah hopper humanoid humanoidstandup inverted_double_pendulum inverted_pendulum point "
+            "pusher_v5 reacher swimmer walker2d_v5",
+            DM: "acrobot ball_in_cup cartpole cheetah dog finger fish hopper humanoid humanoid_CMU manipulator "
+            "pendulum point_mass quadruped reacher stacker swimmer walker",
+        }.items()
+        for name in (f"{stem}.xml" for stem in names.split())
+    ),
+]  # fmt: skip
 SOLID = '<inertial pos=".02 .01 -.2" mass="1.1" diaginertia=".02 .03 .01"/>'
 ALL_TYPES = f"""<mujoco>
   <worldbody><body name="one" gravcomp=".4"><joint name="a" axis="0 1 0" actuatorfrcrange="-6 9"/>{SOLID}
@@ -55,8 +72,12 @@ class Beside:
         off = mujoco.mjtDisableBit
         m.opt.disableflags |= int(off.mjDSBL_CONTACT) | int(off.mjDSBL_CONSTRAINT)
         self.model = dx.load(source)
-        self.actuators, self.sensors = dx.load_actuators(source, self.model), dx.load_sensors(source)
-        self.rows = np.array([m.actuator(name).id for name in self.actuators.names], int)
+        self.actuators, sensors = dx.load_actuators(source, self.model), dx.load_sensors(source)
+        # Those of touch are tested with what they feel, in `test_touch`.
+        self.sensors = {name: sensor for name, sensor in sensors.items() if self.kind(name) != "touch"}
+        self.rows = np.array([self.row(m.actuator, m.nu, name) for name in self.actuators.names], int)
+        # What is left out here must not move the joints there.
+        m.actuator_gear[np.setdiff1d(np.arange(m.nu), self.rows)] = 0.0
         convert, data, rows = dx.MujocoConverter(self.model, m), mujoco.MjData(m), []
         for _ in range(size):
             mujoco.mj_resetData(m, data)
@@ -79,7 +100,19 @@ class Beside:
         qpos, qvel, qacc, *forces = map(jnp.asarray, map(np.stack, zip(*rows, strict=True)))
         self.applied, gravity, self.ctrl, self.act, self.act_dot, self.force, self.said = forces
         back = jax.vmap(lambda q, v, a, tau: convert.back(q, v, qacc=a, qfrc=tau))
-        self.q, self.v, self.a, self.tau = back(qpos, qvel, qacc, self.applied + gravity)
+        # Where a joint's motor is said to bear it, the compensation is in its force there.
+        beside = np.where(m.jnt_actgravcomp[m.dof_jntid], 0.0, gravity)
+        self.q, self.v, self.a, self.tau = back(qpos, qvel, qacc, self.applied + beside)
+
+    @staticmethod
+    def row(of: Callable, count: int, name: str) -> int:
+        """Of an actuator or a sensor, which without a name are counted."""
+        named = {of(k).name: k for k in range(count) if of(k).name}
+        return named[name] if name in named else int(name.rpartition("_")[2])
+
+    def kind(self, name: str) -> str:
+        kind = self.m.sensor_type[self.row(self.m.sensor, self.m.nsensor, name)]
+        return str(mujoco.mjtSensor(int(kind))).rsplit("_", 1)[-1].lower()
 
     def states(self, act: jax.Array) -> tuple:
         """MuJoCo's activations as states."""
@@ -109,7 +142,7 @@ class Beside:
         found = jax.jit(jax.vmap(self.actuation))(self.q, self.v, self.ctrl, self.act)
         for ours, theirs in (
             (found.force, self.force[:, self.rows]),
-            (found.rate, self.act_dot),
+            (found.rate, np.where(np.isin(np.arange(self.m.na), self.m.actuator_actadr[self.rows]), self.act_dot, 0.0)),
             (found.tau, self.tau),
         ):
             scale = 1.0 + np.abs(theirs).max(initial=0.0)
@@ -119,7 +152,7 @@ class Beside:
         """And the kinds there were."""
         found, kinds = jax.jit(jax.vmap(self.measured))(self.q, self.v, self.a, self.ctrl, self.act), set()
         for name, ours in found.items():
-            k = self.m.sensor(name).id if not name.startswith("sensor_") else int(name.split("_")[1])
+            k = self.row(self.m.sensor, self.m.nsensor, name)
             start, size = self.m.sensor_adr[k], self.m.sensor_dim[k]
             theirs = np.asarray(self.said[:, start : start + size])
             ours = np.asarray(ours).reshape(theirs.shape)
@@ -128,7 +161,7 @@ class Beside:
             np.testing.assert_allclose(
                 ours, theirs, rtol=0, atol=tolerance * (1.0 + np.abs(theirs).max()), err_msg=name
             )
-            kinds.add(str(mujoco.mjtSensor(int(self.m.sensor_type[k]))).rsplit("_", 1)[-1].lower())
+            kinds.add(self.kind(name))
         return kinds
 
 
@@ -162,14 +195,28 @@ def test_activations_step_as_mujocos(rng):
 
 @pytest.mark.spec("AC-01")
 @pytest.mark.spec("AC-05")
-@pytest.mark.parametrize("name", ["sensor/sensor.xml", "tendon/fixed.xml", "shadow_hand/right_hand.xml"])
+@pytest.mark.parametrize("name", MODELS)
 def test_models_of_the_wheels(name, rng):
-    path = WHEEL / name
+    """Forces, activations and sensors, and the report of what is left out."""
+    wheel, _, path = name.partition(": ")
+    found = importlib.util.find_spec(wheel.partition("/")[0])
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"{wheel} is not installed")
+    path = Path(found.submodule_search_locations[0]).parent / wheel / path
     if not path.exists():
         pytest.skip("this version of the wheel does not hold the model")
     beside = Beside(path, rng, 20)
     beside.check_actuators()
     beside.check_sensors()
+    told = " ".join(f"{f.element} {f.message}" for f in beside.model.report)
+    read = dx.load_sensors(path)
+    for k in range(beside.m.nsensor):
+        sensor = beside.m.sensor(k).name or f"sensor_{k}"
+        kind = str(mujoco.mjtSensor(int(beside.m.sensor_type[k]))).rsplit("_", 1)[-1].lower()
+        assert sensor in read or f"sensor {kind!r} is left out" in told
+    for k in range(beside.m.nu):
+        actuator = beside.m.actuator(k).name or f"actuator_{k}"
+        assert actuator in beside.actuators.names or f"actuator {actuator!r}" in told
 
 
 FLANGE = f"""<mujoco><worldbody><site name="ground" pos=".1 .2 0" euler="0 0 30"/>
@@ -226,13 +273,15 @@ def test_what_cannot_be_read_is_named():
 
 
 def test_compensation_of_bodies_and_keyframes():
-    text = f"""<mujoco><worldbody><body name="b" gravcomp="1"><joint name="j" axis="0 1 0"/>{SOLID}
+    text = f"""<mujoco><worldbody><body name="b" gravcomp="1">
+        <joint name="j" axis="0 1 0" actuatorgravcomp="true" actuatorfrcrange="-3 3"/>{SOLID}
         <body name="fixed" pos="0 0 .1">{SOLID}</body></body></worldbody>
       <actuator><position joint="j" kp="5" timeconst=".1"/></actuator>
       <keyframe><key name="home" qpos=".3" act=".2" ctrl=".4"/></keyframe></mujoco>"""
     model = dx.load(text)
     np.testing.assert_allclose(dx.load_actuators(text, model).compensation, 0.5)
     assert any("gets the mean" in f.message for f in model.report)
+    assert any("is not within actuatorfrcrange here" in f.message for f in model.report)
     assert dx.keyframes(text, model)["home"][0] == 0.3
     ((x, _),) = dx.load_actuators(text, model, keyframe="home").initial()
     np.testing.assert_array_equal(x, [0.2])

@@ -16,6 +16,8 @@ import dynax as dx
 from dynax.compile import one_kernel, versions
 from dynax.compile.one_kernel import in_one_kernel
 from dynax.compile.trial_run import MARK, every_loop
+from dynax.derivatives import tangent
+from dynax.derivatives.inverse_dynamics import ELEMENTWISE
 from dynax.sweep import walk
 from dynax.sweep.bodies import BodyWalk
 from dynax.sweep.levels import LevelWalk
@@ -135,6 +137,23 @@ def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
     for x, y, z in zip(*map(jax.tree.leaves, (one, many, expected)), strict=True):
         np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-11 * np.abs(z).max())
         np.testing.assert_allclose(x, z[7], rtol=1e-9, atol=1e-11 * np.abs(z).max())
+
+
+def test_tangents_of_few_freedoms_are_in_one_kernel():
+    """The value with what its derivatives need, and the tangent: no matrix product of a library is among them."""
+    model = trees.tree("screws")
+    s = trees.states(model, 1)
+    assert model.nv <= ELEMENTWISE
+    at = s.q[0], s.v[0], s.tau[0]
+    along = jax.jit(jax.jacfwd(partial(dx.forward_dynamics, model), argnums=(0, 1, 2))).lower(*at)
+    assert along.as_text().count(MARK) == 2
+
+
+@pytest.mark.parametrize("size", [ELEMENTWISE, ELEMENTWISE + 1])
+def test_sums_over_ancestors_written_out_and_by_a_product(size, rng):
+    relation, x = rng.random((size, size)) < 0.5, rng.normal(size=(6, size, 3))
+    expected = np.einsum("ij,kjb->kib", relation, x)
+    np.testing.assert_allclose(tangent.sums_over(relation, jnp.asarray(x)), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [20, 100])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -152,6 +153,46 @@ def test_draws_of_a_log_spread_as_fisher_says(key):
     np.testing.assert_allclose(np.std(draws, axis=0), estimator(y, tau).deviations, rtol=0.25)
     blocks = identify.bootstrap(lambda *log: estimator(*log).values, y, tau, key, draws=20, block=8)
     assert blocks.shape == (20, 3)
+    draws = identify.bootstrap_compressed(lambda data: identify.least_squares(data).values, y, tau, key, draws=300,
+                                          pieces=75)  # fmt: skip
+    np.testing.assert_allclose(np.std(draws, axis=0), estimator(y, tau).deviations, rtol=0.25)
+
+
+def test_a_draw_has_the_squares_of_its_pieces(key, rng):
+    """Pieces of two lengths, a column that nothing shows, one that is another's double, and one far smaller."""
+    y, tau, noise = rng.normal(size=(103, 2, 5)), rng.normal(size=(103, 2)), np.array([0.5, 2.0])
+    y[..., 1], y[..., 3], y[..., 4] = 0.0, 2.0 * y[..., 0], 1e-5 * y[..., 4]
+    found = identify.bootstrap_compressed(tuple, y, tau, key, noise=noise, draws=130, pieces=10)
+    rows = np.concatenate([y, tau[..., None]], axis=-1) / noise[:, None]
+    pieces = np.split(rows, np.cumsum([11, 11, 11, *[10] * 6]))
+    chosen = np.asarray(jax.random.randint(key, (130, 10), 0, 10))
+    for k in (0, 99, 100, 129):
+        drawn = np.concatenate([pieces[i] for i in chosen[k]]).reshape(-1, 6)
+        assert found[1][k] == len(drawn)
+        r, sizes = np.asarray(found[0][k]), np.array([1.0, 1.0, 1.0, 1.0, 1e-5, 1.0])
+        unit = drawn / sizes
+        np.testing.assert_allclose(r.T @ r / np.outer(sizes, sizes), unit.T @ unit, atol=1e-9)
+        assert np.all(np.tril(r, -1) == 0.0)
+
+
+@pytest.mark.slow
+def test_a_thousand_consistent_fits_of_an_arm(arm, poor, key, optimised):
+    """Each of bodies that exist, near the least of its own log; eight seconds on one core."""
+    stribeck = 0.8 * np.tanh(arm.v / 0.2) * np.exp(-((arm.v / 0.3) ** 2))
+    noise = 0.5 * np.random.default_rng(0).normal(size=arm.v.shape)
+    tau = arm.regressor @ arm.values + stribeck + noise
+
+    def estimator(data):
+        return identify.consistent_fit(arm.model, data, terms=TERMS), data.triangle[-1, -1] ** 2
+
+    fits, least = jax.jit(partial(identify.bootstrap_compressed, estimator))(arm.regressor, tau, key)
+    assert fits.values.shape == (1000, len(arm.values))
+    assert np.all(fits.converged)
+    bodies = np.asarray(identify.pseudo_inertia(fits.values[:, :70].reshape(1000, 7, 10)))
+    assert np.linalg.eigvalsh(bodies).min() > 0.0
+    assert np.all(fits.squares < 1.04 * least)
+    spread = np.std(fits.values @ arm.found.regrouping.T, axis=0)
+    assert 0.5 < np.median(spread / identify.least_squares(poor[0].take(arm.found.base)).deviations) < 1.2
 
 
 @pytest.mark.spec("ID-05")
@@ -300,6 +341,10 @@ def test_what_is_wrong_is_said(arm):
         identify.consistent_fit(arm.model.replace(mass=arm.model.mass.at[2].set(0.0)), data)
     with pytest.raises(ValueError, match=r"`forces` has shape \(29,\), expected \(30,\)"):
         identify.compress(jnp.ones((30, 70)), jnp.ones(29))
+    with pytest.raises(ValueError, match="`pieces` is 40, expected 2 to 30"):
+        identify.bootstrap_compressed(tuple, jnp.ones((30, 1, 7)), jnp.ones((30, 1)), jax.random.key(0), pieces=40)
+    with pytest.raises(ValueError, match=r"`regressor` \(T, m, p\) and `forces` \(T, m\)"):
+        identify.bootstrap_compressed(tuple, jnp.ones((30, 7)), jnp.ones(30), jax.random.key(0))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

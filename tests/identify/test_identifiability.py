@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from constraints.mechanisms import four_bar
 from identify.robots_of import DH, Z, add_arm, add_chain, columns_of
 from oracles.robots import forest, prefix
 
@@ -169,6 +170,87 @@ def test_counts_of_built_robots(built, name, counts):
     found = [built.of(f"{name}/", extra) for extra, _ in zip(EXTRAS, counts, strict=False)]
     assert tuple(f.rank for f in found) == counts
     assert min(f.gap for f in found) > 1e12
+
+
+def agree(sampled: Sampled, terms: tuple[identify.Term, ...]) -> None:
+    """What is unseen by structure is so in every sample, and there is no more of it."""
+    found = identify.structural_identifiability(sampled.model, terms=terms)
+    columns = [sampled.names.index(name) for name in found.names]
+    y = sampled.matrix.reshape(-1, len(sampled.names))[:, columns]
+    assert np.abs(y @ found.null_space).max() < 1e-9 * np.abs(y).max()
+    assert found.gap > 1e6
+    for tree in {name.partition("/")[0] for name in sampled.model.body_names}:
+        extra = terms[1:]
+        own = {name for k, name in enumerate(sampled.names) if k in sampled.block(f"{tree}/", extra)[1]}
+        assert len({found.names[k] for k in found.base} & own) == sampled.of(f"{tree}/", extra).rank, tree
+
+
+@pytest.mark.spec("ID-04")
+def test_structure_tells_what_samples_tell(built):
+    """Of all that is built here, rotors as armatures and friction included."""
+    agree(built, ("inertias", "armature", "damping", "friction_loss"))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("ID-04")
+@pytest.mark.parametrize("extra", EXTRAS[:4], ids=lambda extra: "-".join(extra) or "rigid")
+def test_structure_tells_what_samples_tell_of_files(robots, extra):
+    agree(robots, ("inertias", *extra))
+
+
+def leg(ratio: float) -> dx.Model:
+    """A leg of the MIT Cheetah's kind: three joints, each with a rotor, that of the knee beside the hip's."""
+    builder, rng = dx.ModelBuilder(), np.random.default_rng(5)
+    places = (("abduction", "world", (0.0, 0.05, 0.0), (1, 0, 0)), ("hip", "abduction", (0.05, 0.06, 0.0), (0, 1, 0)),
+              ("knee", "hip", (0.0, 0.0, -0.2), (0, 1, 0)))  # fmt: skip
+    rotors = (("world", (0.01, 0.05, 0.0)), ("abduction", (0.05, 0.03, 0.0)), ("abduction", (0.05, 0.0, 0.0)))
+    for (name, parent, at, axis), (carrier, beside) in zip(places, rotors, strict=True):
+        builder.body(name, parent=parent, joint=dx.Revolute(axis), placement=dx.Transform.from_translation(at),
+                     inertia=trees.random_inertia(rng))  # fmt: skip
+        builder.body(f"{name}_rotor", parent=carrier, joint=dx.Revolute(axis), inertia=trees.random_inertia(rng),
+                     placement=dx.Transform.from_translation(beside))  # fmt: skip
+        builder.gear(f"{name}_rotor_joint", f"{name}_joint", ratio=ratio)
+    return builder.build()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("ID-04")
+def test_rotors_by_structure():
+    """Each rotor shows, with the links, what samples show; what turns as its link does shows less."""
+    joints = ["abduction_joint", "hip_joint", "knee_joint"]
+    model = dx.embed(leg(10.0), independent=joints)
+    found, sampled = identify.structural_identifiability(model), identify.random_regressor(model, 60)
+    assert found.rank == identify.identifiability_of(sampled, found.names).rank
+    assert np.abs(sampled @ found.null_space).max() < 1e-9 * np.abs(sampled).max()
+    alike = identify.structural_identifiability(dx.embed(leg(1.0), independent=joints))
+    assert alike.rank < found.rank
+    rotors = identify.structural_identifiability(model, terms=("inertias", "armature"))
+    assert rotors.rank == found.rank
+
+
+def bent(q):
+    return dx.Transform(jnp.eye(3), jnp.stack([q[0], q[0] ** 2, 0.0 * q[0]]))
+
+
+def test_what_structure_does_not_tell_is_said():
+    rod = dx.SpatialInertia.box((0.5, 0.1, 0.1), mass=1.0)
+    model = dx.ModelBuilder().body("bead", joint=dx.UserJoint(bent), inertia=rod).build()
+    with pytest.raises(ValueError, match="joint 'bead_joint' does not move along turns and shifts"):
+        identify.structural_identifiability(model)
+    with pytest.raises(ValueError, match="'stiffness' is not among those looked at here"):
+        identify.structural_identifiability(model, terms=("stiffness",))
+
+
+@pytest.mark.slow
+def test_what_structure_does_not_tell_of_ties_is_said():
+    rod = dx.SpatialInertia.box((0.5, 0.1, 0.1), mass=1.0)
+    builder = dx.ModelBuilder().body("a", joint=dx.Revolute(Y), inertia=rod)
+    model = builder.body("b", parent="a", joint=dx.Revolute(Y), inertia=rod).gear("b_joint", "a_joint").build()
+    with pytest.raises(ValueError, match="joints of a, b move together"):
+        identify.structural_identifiability(dx.embed(model))
+    bars = four_bar((5.0, 12.0, 11.0, 10.0))
+    with pytest.raises(ValueError, match="has loops"):
+        identify.structural_identifiability(dx.embed(bars.model, bars.q, independent=["crank_joint"]))
 
 
 @pytest.mark.spec("ID-02")

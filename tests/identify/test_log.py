@@ -117,3 +117,43 @@ def test_other_units_are_told_by_name(swinging):
         identify.prepare(model, 1e3 * time, q, tau, cutoff=CUTOFF)
     with pytest.raises(ValueError, match="is `time` in s"):
         identify.prepare(model, 1e-3 * time, q, tau, cutoff=CUTOFF)
+
+
+def test_files_are_read_by_the_names_of_joints(ball, tmp_path):
+    """Both kinds, with joints in another order than the model's and of several entries; and what is wrong is named."""
+    time, q, tau = motion(40)
+    joints, path = ["arm_joint", "ball_joint"], tmp_path / "log.npz"
+    np.savez(path, time=time, q=np.roll(q, 1, axis=1), tau=np.roll(tau, 1, axis=1), joint_names=joints)
+    names = [f"q/ball_joint[{k}]" for k in range(4)] + ["q/arm_joint"]
+    names += [f"tau/ball_joint[{k}]" for k in range(3)] + ["tau/arm_joint"]
+    columns = dict(zip(names, [*q.T, *tau.T], strict=True)) | {"time": time}
+    plain, table = tmp_path / "plain.npz", tmp_path / "log.csv"
+    np.savez(plain, **columns)
+
+    def written(names, rows) -> None:
+        table.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]))
+
+    rows = np.stack(list(columns.values()), axis=1)
+    written(columns, rows)
+    for file in (path, plain, table):
+        for found, given in zip(identify.read_log(file, ball), (time, q, tau), strict=True):
+            np.testing.assert_array_equal(found, given)
+
+    def refused(match, file=table) -> None:
+        with pytest.raises(ValueError, match=match):
+            identify.read_log(file, ball)
+
+    written(list(columns)[1:], rows[:, 1:])
+    refused(r"log.csv: no column named 'q/ball_joint\[0\]'; did you mean one of: 'q/ball_joint")
+    written(columns, [*rows[:2].tolist(), ["stuck", *rows[2, 1:].tolist()]])
+    refused(r"column 'q/ball_joint\[0\]' is 'stuck' in line 4, not a number")
+    written(columns, [*rows[:2].tolist(), rows[2, 1:].tolist()])
+    refused("line 4 has 9 entries for 10 columns")
+    written([*list(columns)[:-1], "tau/arm_joint"], rows)
+    refused("column 'tau/arm_joint' stands there twice")
+    np.savez(plain, **columns | {"tau/arm_joint": time[1:]})
+    refused(r"'tau/arm_joint' has shape \(39,\), and `time` \(40,\)", plain)
+    np.savez(path, time=time, q=q, tau=tau, joint_names=["arm", "ball_joint"])
+    refused("`joint_names`: no joint named 'arm'; did you mean one of: .*'arm_joint'", path)
+    np.savez(path, time=time, q=q, tau=tau, joint_names=joints[:1])
+    refused(r"`q` has shape \(40, 5\), expected \(T, 1\)", path)

@@ -75,6 +75,34 @@ def test_noisy_velocities_bias_least_squares_and_not_output_error(key):
     np.testing.assert_allclose(fit.noise, 1.0, rtol=0.1)
 
 
+def test_forces_alone_show_a_robot_under_its_controller(key):
+    """No angle is measured: the controller and what it was to follow are known."""
+    true, time = FOUND.regrouping @ TRUE, DT * np.arange(400)
+    aim = jnp.asarray(np.stack([np.sin(2.0 * time) + 0.5 * np.sin(5.0 * time), np.cos(3.0 * time)], axis=1))
+    rate = jnp.asarray(np.gradient(aim, DT, axis=0))
+
+    def moved(beta):
+        def servo(t, q, v):
+            k = jnp.rint(t / DT).astype(int)
+            return 60.0 * (aim[k] - q) + 2.0 * (rate[k] - v)
+
+        run = dx.rollout(of_base(beta), aim[0], jnp.zeros(2), servo, DT, steps=399, stepper="explicit")
+        q, v, a = run.q[:-1], run.v[:-1], (run.v[1:] - run.v[:-1]) / DT
+        return jax.vmap(partial(identify.regressor, ARM, terms=TERMS))(q, v, a)[..., FOUND.base]
+
+    @jax.jit
+    def fit(key):
+        tau = moved(true) @ true
+        tau = tau + 0.3 * jax.random.normal(key, tau.shape)
+        return identify.simulated_least_squares(moved, tau, 0.85 * true, rounds=15)
+
+    found = fit(key)
+    assert found.moved < 0.1
+    assert np.all(np.abs(found.estimate.values - true) < 4.0 * found.estimate.deviations)
+    assert np.all(found.estimate.deviations < 0.1 * np.abs(true).max())
+    np.testing.assert_allclose(found.estimate.noise, 0.3, rtol=0.15)
+
+
 @pytest.mark.spec("ID-13")
 def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
     """Of a motion of 500 steps: central differences, and the fit of SciPy."""

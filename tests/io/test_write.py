@@ -38,28 +38,35 @@ def robot(rng, root: str, ball: bool) -> dx.Model:
     return builder.build()
 
 
-def same_motion(key, one: dx.Model, other: dx.Model, precision: float) -> None:
-    """Inverse dynamics and the tool's pose at a few states; joints are in one order."""
-    assert other.joint_names == one.joint_names
-    qs = jax.vmap(lambda k: dx.random_configuration(one, k))(jax.random.split(key, 4))
-    vs, accelerations = jax.random.normal(key, (2, 4, one.nv))
+def same_motion(rng, one: dx.Model, other: dx.Model, precision: float) -> None:
+    """Inverse dynamics and the tool's pose at a few states; joints are in one order, so that one program does for both:
+    the numbers of the other in the structure of the one."""
+    assert (other.joint_names, other.parents, other.frame_names) == (one.joint_names, one.parents, one.frame_names)
+    assert list(map(type, other.joints)) == list(map(type, one.joints))
+    assert other.structure.frame_bodies == one.structure.frame_bodies
+    states = rng.normal(size=(4, one.nq + 2 * one.nv))
 
+    @jax.jit
     def of(model):
-        return jax.vmap(
-            lambda q, v, a: (dx.inverse_dynamics(model, q, v, a), dx.frame_pose(model, q, "tool").translation)
-        )(qs, vs, accelerations)
+        def at(state):
+            q, v, a = jnp.split(state, [model.nq, model.nq + model.nv])
+            q = dx.normalize(model, q)
+            return dx.inverse_dynamics(model, q, v, a), dx.frame_pose(model, q, "tool").translation
 
+        return jax.vmap(at)(states)
+
+    other = jax.tree.unflatten(jax.tree.structure(one), jax.tree.leaves(other))
     for mine, theirs in zip(of(one), of(other), strict=True):
         np.testing.assert_allclose(theirs, mine, atol=precision * float(jnp.abs(mine).max()))
 
 
 @pytest.mark.parametrize("root", [pytest.param("fixed", marks=pytest.mark.slow), "free"])
-def test_a_urdf_moves_as_the_model_does(root, rng, key, tmp_path):
+def test_a_urdf_moves_as_the_model_does(root, rng, tmp_path):
     model = robot(rng, root, ball=False)
     written = dx.write_urdf(model, tmp_path / "r.urdf")
     again = dx.load(tmp_path / "r.urdf")
     assert written.text == (tmp_path / "r.urdf").read_text()
-    same_motion(key, model, again, 1e-11)
+    same_motion(rng, model, again, 1e-11)
     assert again.couplings == model.couplings
     np.testing.assert_allclose(again.coupling_ratio, model.coupling_ratio)
     np.testing.assert_allclose(again.position_limits[model.q_slice("upper_joint")], [[-1.0, 2.0]])
@@ -68,13 +75,13 @@ def test_a_urdf_moves_as_the_model_does(root, rng, key, tmp_path):
 
 
 @pytest.mark.parametrize("root", [pytest.param("fixed", marks=pytest.mark.slow), "free"])
-def test_an_mjcf_moves_as_the_model_does(root, rng, key):
+def test_an_mjcf_moves_as_the_model_does(root, rng):
     mujoco = pytest.importorskip("mujoco")
     model = robot(rng, root, ball=True)
     written = dx.write_mjcf(model)
     assert written.left_out == ()
     again = dx.load(written.text)
-    same_motion(key, model, again, 1e-9)
+    same_motion(rng, model, again, 1e-9)
     np.testing.assert_allclose(again.coupling_offset, 0.5)
     compiled = mujoco.MjModel.from_xml_string(written.text)
     assert compiled.nv == model.nv

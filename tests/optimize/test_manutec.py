@@ -79,6 +79,7 @@ def robot() -> dx.EmbeddedModel:
 
 
 @pytest.mark.slow
+@pytest.mark.spec("AC-04")
 def test_rotors_in_gears():
     """The equations of this file and dynax's, by the accelerations of 1988. An armature alone would be off in the third
     digit."""
@@ -92,3 +93,20 @@ def test_rotors_in_gears():
             joints[names.index(f"link{k + 1}_joint")] = q[k]
             joints[names.index(f"rotor{k + 1}_joint")] = RATIOS[k] * q[k]
         near(dynamics(jnp.asarray(joints), jnp.array(v), jnp.array(force)), expected, 1e-8)
+
+
+@pytest.mark.spec("AC-04")
+def test_armatures_alone_miss_the_coupling():
+    """The accelerations without the one entry that a rotor in a turning link adds."""
+    builder, parent = dx.ModelBuilder(), "world"
+    for k, axis in enumerate(((0, 0, 1), (1, 0, 0), (1, 0, 0))):
+        place = dx.Transform.from_translation((0.0, 0.0, UPPER if k == 2 else 0.0))
+        inertia = dx.SpatialInertia(MASS[k], COM[k], CENTRAL[k])
+        builder.body(f"link{k}", parent=parent, joint=dx.Revolute(axis), placement=place, inertia=inertia)
+        parent = f"link{k}"
+    model = builder.build()
+    model = model.replace(armature=jnp.asarray(ROTOR * RATIOS**2))
+    q, v, force, coupled = map(jnp.array, CHECKS[0])
+    near(dx.forward_dynamics(model, q, v, force), (3.20804485, -6.077193, 11.09542147), 1e-8)
+    # The equations of this file have the coupling; dynax's with it are in the slow test above.
+    near(acceleration(q, v, force), coupled, 1e-8)

@@ -8,6 +8,7 @@ import pytest
 import dynax as dx
 from dynax.contact import Box, Capsule, Cylinder, Ellipsoid, HeightField, Plane, Points, Sphere
 from dynax.io.visuals import load_visuals
+from dynax.viz.actors import home
 from dynax.viz.meshes import mesh, rod
 from dynax.viz.parts import parts_of
 
@@ -119,7 +120,8 @@ def test_visuals_of_a_urdf(urdf):
     np.testing.assert_allclose(solid.shape.vertices.min(0), (0, 0, -1))
     (finding,) = found.report
     assert "none.stl" in finding.message
-    parts = parts_of(dx.load(urdf), urdf)
+    with pytest.warns(UserWarning, match=r"not all of 'r' is shown: visual 'lost'.*none\.stl"):
+        parts = parts_of(dx.load(urdf), urdf)
     assert [part.body for part in parts] == [-1, 0, 0]  # the base is a frame of the world
     lying = parts[1].surface.vertices
     np.testing.assert_allclose([lying.min(0), lying.max(0)], [(-1, -0.1, 0.9), (1, 0.1, 1.1)], atol=1e-9)
@@ -149,9 +151,33 @@ def test_visuals_of_an_mjcf(tmp_path):
     plane, solid = found.visuals
     assert (plane.on, solid.on, solid.color) == ("world", "arm", (0, 1, 0, 1))
     assert "gone" in str(found.report)
-    (part,) = parts_of(dx.load(path), path)
+    with pytest.warns(UserWarning, match="gone"):
+        (part,) = parts_of(dx.load(path), path)
     assert volume(part.surface) == pytest.approx(1.0 / 6.0, rel=1e-5)
     np.testing.assert_allclose(centre(part.surface), 0.25, atol=1e-5)  # where the file has it, not MuJoCo's mesh frame
+
+
+def test_an_mjcf_begins_as_it_is_drawn(tmp_path):
+    """Joints at their reference, free bodies where they stand; and what is between two joints of a body is not seen."""
+    pytest.importorskip("mujoco")
+    path = tmp_path / "two.xml"
+    path.write_text("""<mujoco>
+      <compiler autolimits="true"/>
+      <worldbody>
+        <body name="hopper" pos="0 0 1.25">
+          <joint name="up" type="slide" axis="0 0 1" ref="1.25"/><joint name="turn" axis="0 1 0" range="10 20"/>
+          <geom size="0.1"/>
+        </body>
+        <body name="ball" pos="0.5 0 2"><freejoint/><geom size="0.1"/></body>
+      </worldbody>
+    </mujoco>""")
+    model = dx.load(path)
+    q = home(model, path)
+    assert q[model.q_slice("up")] == pytest.approx([1.25])
+    assert q[model.q_slice("turn")] == pytest.approx([np.deg2rad(10.0)])  # its limit
+    assert q[model.q_slice(model.joint_names[-1])] == pytest.approx([0.5, 0, 2, 1, 0, 0, 0])
+    np.testing.assert_array_equal(home(model)[:1], 0.0)
+    assert {model.body_names[part.body] for part in parts_of(model, path)} == {"hopper", "ball"}
 
 
 def test_a_body_without_a_look_is_the_box_of_its_inertia(rng):
