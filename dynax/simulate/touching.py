@@ -210,14 +210,17 @@ def _turned(stiff: Model, chosen: Chosen, q: jax.Array, v: jax.Array, found: Aft
     problem = chosen.problem
     hit = solve_definite(problem.inertia, problem.push(chosen.hit[:, None] * found.impulses)[:, None])[:, 0]
     without, start = 0.5 * (v + problem.free), 0.5 * (v + found.v + hit)
-    none = bias_force(cast(Model, stiff), q, without)
 
-    def nearer(turned: jax.Array, _) -> tuple[jax.Array, None]:
+    def nearer(last: tuple, first: jax.Array) -> tuple[tuple, None]:
         """With the turn itself in the mean: else each hit would feed energy into what spins."""
-        more = none - bias_force(cast(Model, stiff), q, start + 0.5 * turned)
-        return dt * solve_definite(problem.inertia, more[:, None])[:, 0], None
+        none, turned = last
+        bias = bias_force(cast(Model, stiff), q, jnp.where(first, without, start + 0.5 * turned))
+        none = jnp.where(first, bias, none)
+        return (none, dt * solve_definite(problem.inertia, (none - bias)[:, None])[:, 0]), None
 
-    return lax.scan(nearer, jnp.zeros_like(v), length=SemiImplicitEuler.evaluations)[0]
+    # One program for the bias without contact and those with it.
+    (_, turned), _ = lax.scan(nearer, (jnp.zeros_like(v),) * 2, jnp.arange(1 + SemiImplicitEuler.evaluations) == 0)
+    return turned
 
 
 class _Told(NamedTuple):
