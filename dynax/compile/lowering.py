@@ -72,8 +72,8 @@ def tiled(
 ) -> list[jax.Array]:
     """`function(leaves)` in one kernel, in a loop over tiles of the batch if that is long.
 
-    Several batch axes are made one where every leaf varies along all of them or along none; else it is the last that
-    is cut, and whatever the others hold comes along.
+    The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
+    cut, and whatever the others hold comes along.
     """
 
     def whole(leaves: Sequence[jax.Array]) -> list:
@@ -84,9 +84,10 @@ def tiled(
     samples = math.prod(batch)
     if not batch or not isinstance(samples, int):  # a batch of unknown size, exported so
         return whole(leaves)
-    if len(batch) > 1 and all(x.shape[-batch_axes:] in (batch, (1,) * batch_axes) for x in leaves):
-        flat = tiled(function, structure, 1, [_as_one_axis(x, batch_axes) for x in leaves], width)
-        return [_as_axes(x, batch) for x in flat]
+    alike = _alike(leaves, batch_axes)
+    if alike > 1:
+        flat = tiled(function, structure, batch_axes - alike + 1, [_as_one_axis(x, alike) for x in leaves], width)
+        return [_as_axes(x, batch[-alike:]) for x in flat]
     results = sum(x.size for x in found) / max(samples, 1)
     rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
     width = max(1, (width or tile_width(rows, results)) * batch[-1] // max(samples, 1))
@@ -103,6 +104,12 @@ def tiled(
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
     parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
     return [jnp.moveaxis(x, 0, -1) for x in parts]
+
+
+def _alike(leaves: Sequence[jax.Array], batch_axes: int) -> int:
+    """How many of the last axes the same leaves vary along."""
+    varying = [[x.shape[-k] > 1 for x in leaves] for k in range(1, batch_axes + 1)]
+    return next((k for k, own in enumerate(varying) if own != varying[0]), batch_axes)
 
 
 def _as_one_axis(x: jax.Array, count: int) -> jax.Array:

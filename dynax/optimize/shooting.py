@@ -311,7 +311,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    plain = total_cost(problem, s.x, s.u)
+    plain = total_cost(problem, s.x, s.u) if problem.constraints or problem.end_constraints else cost
     scale = 1.0 + jnp.abs(plain)
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
     still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
