@@ -248,8 +248,8 @@ def descended(lq: LQ, minimise: Minimise = minimum, known: Any = None) -> Descen
         ahead = times(P, y) + p
         return y, (ahead, times(transposed(A), ahead), times(transposed(B), ahead))
 
-    _, found = scan(step, jnp.zeros_like(first), (lq.A, lq.B, lq.c, choice.K, choice.k, P, p))
-    return Descent(choice.K, choice.k, found[0], first, *found[1:], choice.convex, choice.promise)
+    _, (ahead, by_x, by_u) = scan(step, jnp.zeros_like(first), (lq.A, lq.B, lq.c, choice.K, choice.k, P, p))
+    return Descent(choice.K, choice.k, ahead, first, by_x, by_u, choice.convex, choice.promise)
 
 
 # Problems side by side in a batch on a CPU: few enough that a knot's matrices stay in the cache (14 states, 7 controls:
