@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import by_tiles, even_width, tile_width
+from dynax.compile.tiles import by_tiles, even_width, tile_width, width_of_blocks
 
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
@@ -79,8 +79,12 @@ def tiled(function: Callable, structure: Any, batch_axes: int, leaves: Sequence[
     if not batch or not isinstance(samples, int):  # a batch of unknown size, exported so
         return whole(leaves)
     results = sum(x.size for x in found) / max(samples, 1)
-    rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
-    width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
+    tree, *arrays = structure.unflatten(leaves)
+    first = jax.tree.leaves(arrays)[0]  # the configuration
+    rows = first.shape[0]
+    blocks = getattr(tree, "rows_of_blocks", False)
+    width = width_of_blocks(rows, first.dtype.itemsize) if blocks else tile_width(rows, results)
+    width = max(1, width * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
     width = even_width(width, batch[-1])
