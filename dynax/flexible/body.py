@@ -116,6 +116,8 @@ class FlexibleBody:
         """
         m = np.shape(modal_mass)[-1] if np.ndim(modal_mass) >= 2 else 0
         p = len(node_names)
+        if len({*node_names}) < p:
+            raise ModelError(f"`node_names` are not all different: {node_names}", element="flexible body")
         given = dict(locals())
         bending = ("foreshortening", "foreshortening_moment", "node_foreshortening")
         known = "consistent" if any(given[name] is not None for name in bending) else "full"
@@ -226,15 +228,34 @@ def leaf_shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
     }
 
 
+SYMMETRIC = (
+    ("modal_mass", (0, 1)), ("stiffness", (0, 1)), ("damping", (0, 1)), ("inertia", (0, 1)), ("inertia_first", (1, 2)),
+    ("inertia_second", (0, 1)), ("inertia_second", (2, 3)), ("foreshortening", (0, 1)),
+    ("foreshortening_moment", (0, 1)), ("node_foreshortening", (1, 2)),
+)  # fmt: skip
+"""Leaves, and axes that may be exchanged."""
+
+
 def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
     """`ModelError` for leaves, in float64 and not batched, that no body has."""
     for name, leaf in leaves.items():
         if not np.all(np.isfinite(leaf)):
             raise ModelError(f"`{name}` is not finite", element="flexible body", hint="all must be numbers")
-    for name in ("modal_mass", "stiffness", "damping", "inertia"):
-        apart = np.abs(leaves[name] - leaves[name].T).max(initial=0.0)
-        if apart > 1e-6 * np.abs(leaves[name]).max(initial=0.0):
+    for name, axes in SYMMETRIC:
+        leaf = leaves[name]
+        apart = np.abs(leaf - np.swapaxes(leaf, *axes)).max(initial=0.0)
+        if apart > 1e-6 * np.abs(leaf).max(initial=0.0):
             raise ModelError(f"`{name}` is not symmetric, by {apart:g}", element="flexible body")
+    if not leaves["mass"] > 0.0:
+        raise ModelError(f"`mass` is {leaves['mass']:g}", element="flexible body", hint="it must be positive [kg]")
+    for name, least in (("modal_mass", 1e-12), ("stiffness", -1e-6), ("damping", -1e-6)):
+        lowest = _lowest(leaves[name])
+        if lowest < least:
+            kind = "positive definite" if least > 0.0 else "positive semidefinite"
+            raise ModelError(
+                f"`{name}` is not {kind}: {lowest:.3g} for some motion, its diagonal scaled to one",
+                element="flexible body",
+            )
     x, y, z = leaves["first_moment"]
     skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
     turning, moving = leaves["rotation_coupling"], leaves["translation_coupling"]
@@ -245,15 +266,20 @@ def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
             [moving, -skew, leaves["mass"] * np.eye(3)],
         ]
     )
-    measure = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    measure = np.where(measure > 0.0, measure, 1.0)
-    lowest = np.linalg.eigvalsh(matrix / np.outer(measure, measure))[0]
+    lowest = _lowest(matrix)
     if lowest < -1e-5:
         raise ModelError(
             f"has a negative kinetic energy for some motion: {lowest:.3g}, its diagonal scaled to one",
             element="flexible body",
             hint="the couplings are larger than the masses allow; look at their units and at the origin they are about",
         )
+
+
+def _lowest(matrix: np.ndarray) -> float:
+    """The lowest eigenvalue of a symmetric matrix whose diagonal is scaled to one, or to minus one."""
+    measure = np.sqrt(np.abs(np.diag(matrix)))
+    measure = np.where(measure > 0.0, measure, 1.0)
+    return float(np.linalg.eigvalsh(matrix / np.outer(measure, measure)).min(initial=1.0))
 
 
 def _times(matrix: jax.Array, x: jax.Array) -> jax.Array:

@@ -158,7 +158,8 @@ def checked_matrices(mass: ArrayLike, stiffness: ArrayLike) -> tuple[np.ndarray,
             row, column = np.unravel_index(np.argmax(apart), apart.shape)
             raise ModelError(
                 f"is not symmetric: {a[row, column]:g} in row {row + 1}, column {column + 1}, and "
-                f"{a[column, row]:g} across the diagonal",
+                f"{a[column, row]:g} across the diagonal, which is {np.max(apart) / np.max(np.abs(a)):.1g} of the "
+                "largest entry apart",
                 element=name,
                 hint="damping and gyroscopic terms do not belong in it; a file that holds one triangle says so",
             )
