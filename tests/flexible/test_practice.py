@@ -100,8 +100,6 @@ def test_what_is_said_of_a_model(rng):
     np.testing.assert_array_equal(heavier.mass[np.array(frames)], model.mass[np.array(frames)])
     np.testing.assert_array_equal(heavier.mass[rigid], 2.0 * model.mass[rigid])
     q, v, *_ = random_state(model, rng)
-    with pytest.raises(ValueError, match="'panel/modes' is not finite"):
-        dx.check_state(model, q.at[model.q_slice("panel/modes")].set(np.nan), v)
     with pytest.raises(AttributeError, match="for trees of rigid bodies"):
         dx.inertial_parameters(model)
     with pytest.raises(TypeError, match=r"coriolis_matrix takes a Model, not FlexibleModel: 'model'"):
@@ -180,6 +178,8 @@ def test_bodies_that_are_bent_too_far_are_named():
     for name, q in bent.items():
         with pytest.raises(ValueError, match=f"body '{name}' is bent too far"):
             dx.check_state(model, q, still)
+    with pytest.raises(ValueError, match="'second/modes' is not finite"):
+        dx.check_state(model, near.at[model.q_slice("second/modes")].set(np.nan), still)
     q = jnp.stack([near, *bent.values(), *[near] * (SAMPLES - 3)])
     path = paths(sampled(np.ones(SAMPLES)), q, jnp.tile(still, (SAMPLES, 1)), still)
     status = dx.RolloutStatus
@@ -212,6 +212,25 @@ def test_a_thousand_samples_move_as_each_alone(rng):
         momentum, energy = ends[0]
         np.testing.assert_allclose(force, 0.0, atol=1e-6 * np.abs(momentum).max())
         np.testing.assert_allclose(power, tau @ v, atol=1e-6 * energy)
+
+
+@pytest.mark.slow
+def test_slopes_of_a_thousand_samples(rng):
+    """By the scale of stiffness, masses and modes: those of each alone, and of the values beside one another."""
+    model, scale = booms(), np.linspace(0.5, 1.5, SAMPLES)
+    tiny = np.where(np.isin(np.arange(model.nv), [6, 7, 9, 10]), 0.01, 1.0)
+    q = dx.integrate(model, dx.neutral(model), jnp.asarray(tiny * rng.normal(size=model.nv)))
+    v, tau, along = rng.normal(size=(3, model.nv)) * np.stack([tiny, np.ones_like(tiny), 1.0 / tiny])
+
+    @jax.value_and_grad
+    def seen(scale):
+        return dx.forward_dynamics(sample(sampled(scale[None]), 0), q, v, tau) @ along
+
+    values, slopes = jax.jit(jax.vmap(seen))(scale)
+    alone = jax.jit(seen)
+    for k in (0, 371, SAMPLES - 1):
+        np.testing.assert_allclose((values[k], slopes[k]), alone(scale[k]), rtol=1e-9)
+    np.testing.assert_allclose(slopes, np.gradient(values, scale, edge_order=2), rtol=1e-4, atol=1e-4 * np.ptp(values))
 
 
 # About twice what was measured over 20 states: the largest error over the largest entry.
