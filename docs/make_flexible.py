@@ -159,11 +159,7 @@ def frequencies(model: Any, dtype: Any) -> np.ndarray:
 
 def speed() -> None:
     """Ten bodies of six modes, by their level, by ten rigid ones."""
-    bending = chain(10, 6)
-    levels = {
-        level: bending.replace(bodies=tuple(body.at_level(level) for body in bending.bodies))
-        for level in ("consistent", "full", "ruthless")
-    }
+    levels = {level: chain(10, 6, level) for level in ("consistent", "full", "ruthless")}
     for size, dtype in ((1024, jnp.float32), (1, jnp.float64)):
         times = {}
         for name, model in {"rigid": chain(10, 0), **levels}.items():
