@@ -49,22 +49,6 @@ def start(model, modes: slice, rng) -> jax.Array:
     return dx.assemble(model, guess.at[modes].set(0.02 * rng.normal(size=modes.stop - modes.start)).at[-1].set(1.3)).q
 
 
-def bent_and_closed(tree: Any, rng) -> jax.Array:
-    """The same of a four-bar whose coupler bends, by its triangles: no program has to be compiled."""
-    (rod,), modes = tree.bodies, tree.q_slice("coupler/modes")
-    eta = 0.02 * rng.normal(size=modes.stop - modes.start)
-    tip = complex(*(rod.node_position[1] + rod.node_translation[1] @ eta - rod.node_position[0])[:2])
-    crank, bar, length = 1.2, 0.8, abs(tip)
-    gap = 0.4 * np.exp(1j * crank) - 1.1  # from the rocker's hinge to the coupler's
-    inner = np.arccos((bar**2 + abs(gap) ** 2 - length**2) / (2.0 * bar * abs(gap)))
-    rocker = np.angle(gap) - inner
-    coupler = np.angle((bar * np.exp(1j * rocker) - gap) / tip) - crank
-    q = dx.neutral(tree).at[modes].set(eta)
-    for name, angle in (("crank_joint", crank), ("coupler_joint", coupler), ("rocker_joint", rocker)):
-        q = q.at[tree.q_slice(name)].set(angle)
-    return q
-
-
 def compared(embedded, q, y, tau, external):
     """Motions of the embedded model, and of its tree by multipliers."""
     tree = embedded.tree
@@ -86,8 +70,7 @@ def test_a_four_bar_with_a_coupler_that_bends(rng):
     """One freedom of the mechanism and two modes: what accelerations leave of the tree's equations does no work, and
     they keep the loop closed, which is the motion by multipliers."""
     tree = four_bar(coupler(2))
-    q = bent_and_closed(tree, rng)
-    close(dx.constraint_residual(tree, q), 0.0)
+    q = start(tree, tree.q_slice("coupler/modes"), rng)
     embedded = dx.embed(tree, q)
     assert embedded.nv == 3
     assert embedded.aggregates == (("crank", "coupler/base", "coupler", "coupler/tip", "rocker"),)
@@ -106,8 +89,6 @@ def test_a_four_bar_with_a_coupler_that_bends(rng):
             dx.step(embedded, q, y, y, 0.01, stepper=stepper)
     with pytest.raises(ValueError, match="operators of 'model', with loops embedded and bodies that bend"):
         dx.spatial_operators(embedded, q)
-    with pytest.raises(TypeError, match="coriolis_matrix takes a Model, not FlexibleModel"):
-        dx.coriolis_matrix(embedded, q, y)
 
 
 @pytest.mark.slow
