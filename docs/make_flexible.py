@@ -117,7 +117,8 @@ def draw(rows: np.ndarray, plt: Any) -> None:
 
 def float32() -> None:
     """The largest error over the largest entry, the worst and the middle one of 20 states."""
-    for name, model in (("bus with panels", bus_with_panels()), ("chain of ten", chain(10, 3))):
+    # The beams of a chain hold each other's ends, so that its highest mode wants a shorter step.
+    for name, model, dt in (("bus with panels", bus_with_panels(), 1e-3), ("chain of ten", chain(10, 3), 1e-4)):
         single = jax.tree.map(lambda x: x.astype(jnp.float32), model)
         q, v, tau = states(model, 20, jnp.float32, first=3e-3)
         exact = [jnp.asarray(x, jnp.float64) for x in (q, v, tau)]
@@ -125,8 +126,8 @@ def float32() -> None:
         functions = {
             "forward dynamics": dx.forward_dynamics,
             "mass matrix": lambda m, q, v, tau: dx.mass_matrix(m, q),
-            "1 s of rollout": lambda m, q, v, tau: dx.rollout(
-                m, q, v, jnp.tile(tau, (1000, 1)), 1e-3, stepper="rk4", every=1000
+            f"{1000 * dt:g} s of rollout": lambda m, q, v, tau, dt=dt: dx.rollout(
+                m, q, v, jnp.tile(tau, (1000, 1)), dt, stepper="rk4", every=1000
             ).q[-1],
         }
         for what, function in functions.items():
