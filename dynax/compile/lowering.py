@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import by_tiles, even_width, tile_width
+from dynax.compile.tiles import by_tiles, even_width, tile_width, width_of_blocks
 
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
@@ -89,8 +89,7 @@ def tiled(
         flat = tiled(function, structure, batch_axes - alike + 1, [_as_one_axis(x, alike) for x in leaves], width)
         return [_as_axes(x, batch[-alike:]) for x in flat]
     results = sum(x.size for x in found) / max(samples, 1)
-    rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
-    width = max(1, (width or tile_width(rows, results)) * batch[-1] // max(samples, 1))
+    width = max(1, (width or _width(structure, leaves, results)) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
     width = even_width(width, batch[-1])
@@ -110,6 +109,14 @@ def _alike(leaves: Sequence[jax.Array], batch_axes: int) -> int:
     """How many of the last axes the same leaves vary along."""
     varying = [[x.shape[-k] > 1 for x in leaves] for k in range(1, batch_axes + 1)]
     return next((k for k, own in enumerate(varying) if own != varying[0]), batch_axes)
+
+
+def _width(structure: Any, leaves: Sequence[jax.Array], results: float) -> int:
+    tree, *arrays = structure.unflatten(leaves)
+    configuration = jax.tree.leaves(arrays)[0]
+    if getattr(tree, "rows_of_blocks", False):
+        return width_of_blocks(len(configuration), configuration.dtype.itemsize)
+    return tile_width(len(configuration), results)
 
 
 def _as_one_axis(x: jax.Array, count: int) -> jax.Array:
