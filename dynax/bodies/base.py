@@ -7,11 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.model import Model
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
+from dynax.sweep.scan import scan
 from dynax.tree.bodies import per_velocity, stacked
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup
@@ -26,6 +28,17 @@ class RootInertia(NamedTuple):
         """Accelerations from forces, both in the bases' own axes and of shape `(6 k, m, *batch)`."""
         own = jnp.moveaxis(rhs.reshape(rhs.shape[0] // 6, 6, *rhs.shape[1:]), 0, 2)
         return jnp.moveaxis(gauss_jordan(self.matrix, own), 2, 0).reshape(rhs.shape)
+
+    def definite(self) -> jax.Array:
+        """One where all are positive, and no number where one is not, shape `batch`: their solution is one all the
+        same, but no motion."""
+
+        def eliminated(rest: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+            own = lax.dynamic_index_in_dim(rest, k, 1, keepdims=False)
+            own = own / jnp.sqrt(lax.dynamic_index_in_dim(own, k, 0))
+            return rest - own[:, None] * own, jnp.sum(own, axis=(0, 1))
+
+        return 1.0 + 0.0 * jnp.sum(scan(eliminated, self.matrix, jnp.arange(6))[1], axis=0)
 
 
 class Bases(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 
 from dynax.compile.fence import apart
 from dynax.flexible import FlexibleBody
+from dynax.flexible.polynomials import Deformed, Polynomials
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_jacobian
@@ -32,7 +33,6 @@ _AXES = {
 
 
 _OPPOSITE = Mat3(-1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, -1.0)
-_SIX = ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2))
 
 
 class Modal(NamedTuple):
@@ -71,7 +71,7 @@ class FlexibleBodies:
         self.most = max(member.modes for member in model.members)
         padded = [self._padded(body) for body in model.bodies]
         levels = dict.fromkeys(body.level for body in model.bodies)
-        self.groups: list[tuple[list[int], FlexibleBody]] = []
+        self.groups: list[tuple[list[int], FlexibleBody, Polynomials]] = []
         for level in levels:
             rows = [k for k, body in enumerate(model.bodies) if body.level == level]
             leaves = {
@@ -79,10 +79,10 @@ class FlexibleBodies:
                 for name, (ndim, _) in _AXES.items()
                 if not name.startswith("node")
             }
+            body = dataclasses.replace(model.bodies[rows[0]], **leaves)
             # Computed once: what they are made of would be fused into every sum over modes.
-            body = jax.tree.map(apart, dataclasses.replace(model.bodies[rows[0]], **leaves).gathered())
-            self.groups.append((rows, body))
-        self._order = np.argsort([row for rows, _ in self.groups for row in rows])
+            self.groups.append((rows, *jax.tree.map(apart, (body, body.polynomials))))
+        self._order = np.argsort([row for rows, *_ in self.groups for row in rows])
         # Places: of each body its frame, which hangs on the first node, then the other nodes.
         self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
         self.first = np.array([k == 0 for m in model.members for k in range(1 + len(m.nodes))])
@@ -109,39 +109,33 @@ class FlexibleBodies:
 
     def inertia(self, eta: jax.Array) -> Modal:
         """`M_m(eta)` (eqs. 23 to 25)."""
+        return Modal(*self._each(lambda body, of, eta: _modal(body, of.at(eta)), eta))
 
-        def own(body: FlexibleBody, eta: jax.Array) -> tuple:
-            coupling, j = map(apart, body.couplings_at(eta)), apart(body.inertia_at(eta))
-            inertia = RigidInertia(body.mass, Vec3(*apart(body.first_moment_at(eta))), Sym3(*(j[k] for k in _SIX)))
-            return inertia, Force(*(Vec3(*six) for six in coupling)), body.modal_mass
+    def moving(self, eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[Modal, Force, jax.Array]:
+        """`M_m(eta)`, and `b_m` (eqs. 33 and 39) on the frames and on the modes."""
 
-        return Modal(*self._each(own, eta))
+        def own(body: FlexibleBody, of: Polynomials, eta: jax.Array, *x) -> tuple:
+            here = of.at(eta)
+            return _modal(body, here), of.gyroscopic(here, *x)
+
+        spin, speed = ((v.x, v.y, v.z) for v in (velocity.angular, velocity.linear))
+        modal, (own_modes, angular, linear) = self._each(own, eta, rate, spin, speed)
+        return Modal(*modal), Force(Vec3(*angular), Vec3(*linear)), own_modes
 
     def elastic(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
         """`K eta + D etad`."""
 
-        def own(body: FlexibleBody, eta: jax.Array, rate: jax.Array) -> jax.Array:
+        def own(body: FlexibleBody, _, eta: jax.Array, rate: jax.Array) -> jax.Array:
             return summed(body.stiffness * eta[None] + body.damping * rate[None])
 
         return self._each(own, eta, rate)
 
-    def gyroscopic(self, eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[Force, jax.Array]:
-        """`b_m` (eqs. 33 and 39): on the frames, and on the modes."""
-
-        def own(body: FlexibleBody, *x) -> tuple:
-            return body.gyroscopic_parts(*x)
-
-        modal, angular, linear = self._each(
-            own, eta, rate, *(((v.x, v.y, v.z)) for v in (velocity.angular, velocity.linear))
-        )
-        return Force(Vec3(*angular), Vec3(*linear)), modal
-
     def _each(self, function, *arrays):
         """A function of the stacked bodies of each level, results in body order with bodies in front."""
         found = []
-        for rows, body in self.groups:
+        for rows, body, of in self.groups:
             front = jax.tree.map(lambda a, rows=rows: take_rows(a, np.array(rows)), arrays)
-            own = function(body, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
+            own = function(body, of, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
             found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
         return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
 
@@ -188,6 +182,11 @@ class FlexibleBodies:
     def of_owner(self, x: jax.Array) -> jax.Array:
         """Quantities of bodies at each of their places."""
         return x[self.owner]
+
+
+def _modal(body: FlexibleBody, here: Deformed) -> tuple:
+    inertia = RigidInertia(body.mass, Vec3(*here.first_moment), Sym3(*here.inertia))
+    return inertia, Force(Vec3(*here.rotation), Vec3(*here.translation)), body.modal_mass
 
 
 def _vec(a: jax.Array) -> Vec3:

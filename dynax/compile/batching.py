@@ -32,18 +32,21 @@ Rule = Callable[[tuple, tuple], tuple[Any, Any]]
 """`(primals, tangents) -> (value, tangent)`, where `is_zero` knows the tangents that are zero."""
 
 
-def trailing(core: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
+def trailing(
+    core: Callable[..., Result], rule: Rule | None = None, *, tile: int | None = None
+) -> Callable[..., Result]:
     """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
     Arrays may be trees of them, or `None`. Results are arrays, or trees of them, with the batch axes last. `rule` is
-    the derivative, by default that of `core` itself.
+    the derivative, by default that of `core` itself; `tile`, how many samples a CPU takes at a time, by default as many
+    as shapes suggest.
     """
     compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
 
     def differentiated(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         return along_moving(core, primals, tangents)
 
-    function = _Batched(compiled, rule or differentiated)
+    function = _Batched(compiled, rule or differentiated, tile)
     return wraps(core)(lambda *args: function(*args))
 
 
@@ -126,8 +129,8 @@ def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:
 class _Batched:
     """A function on trees as a call of the primitive on their leaves."""
 
-    def __init__(self, core: Callable, rule: Rule) -> None:
-        self.core, self.rule = core, rule
+    def __init__(self, core: Callable, rule: Rule, tile: int | None = None) -> None:
+        self.core, self.rule, self.tile = core, rule, tile
         self.transpose: _Batched | None = None
         """Of what is linear in its last argument."""
         self.like: Callable = core

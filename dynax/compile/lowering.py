@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import by_tiles, even_width, tile_width
+from dynax.compile.tiles import by_tiles, even_width, tile_width, width_of_blocks
 
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
@@ -33,7 +33,7 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
     def in_tiles(*leaves: jax.Array) -> list:
-        return tiled(lambda leaves: function.on_leaves(structure, leaves), structure, len(batch), leaves)
+        return tiled(lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, function.tile)
 
     if count == 1:
         return _lowered(context, operands, in_tiles)
@@ -67,8 +67,14 @@ def _sharers(context: Any) -> int | None:
     return getattr(axes, "num_devices", None)
 
 
-def tiled(function: Callable, structure: Any, batch_axes: int, leaves: Sequence[jax.Array]) -> list[jax.Array]:
-    """`function(leaves)` in one kernel, in a loop over tiles of the last batch axis if that is long."""
+def tiled(
+    function: Callable, structure: Any, batch_axes: int, leaves: Sequence[jax.Array], width: int | None = None
+) -> list[jax.Array]:
+    """`function(leaves)` in one kernel, in a loop over tiles of the batch if that is long.
+
+    The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
+    cut, and whatever the others hold comes along.
+    """
 
     def whole(leaves: Sequence[jax.Array]) -> list:
         return in_one_kernel(lambda *leaves: function(leaves), leaves)
@@ -78,9 +84,12 @@ def tiled(function: Callable, structure: Any, batch_axes: int, leaves: Sequence[
     samples = math.prod(batch)
     if not batch or not isinstance(samples, int):  # a batch of unknown size, exported so
         return whole(leaves)
+    alike = _alike(leaves, batch_axes)
+    if alike > 1:
+        flat = tiled(function, structure, batch_axes - alike + 1, [_as_one_axis(x, alike) for x in leaves], width)
+        return [_as_axes(x, batch[-alike:]) for x in flat]
     results = sum(x.size for x in found) / max(samples, 1)
-    rows = jax.tree.leaves(structure.unflatten(leaves)[1:])[0].shape[0]  # of the configuration
-    width = max(1, tile_width(rows, results) * batch[-1] // max(samples, 1))
+    width = max(1, (width or _width(structure, leaves, results)) * batch[-1] // max(samples, 1))
     if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
     width = even_width(width, batch[-1])
@@ -94,3 +103,32 @@ def tiled(function: Callable, structure: Any, batch_axes: int, leaves: Sequence[
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
     parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
     return [jnp.moveaxis(x, 0, -1) for x in parts]
+
+
+def _alike(leaves: Sequence[jax.Array], batch_axes: int) -> int:
+    """How many of the last axes the same leaves vary along."""
+    varying = [[x.shape[-k] > 1 for x in leaves] for k in range(1, batch_axes + 1)]
+    return next((k for k, own in enumerate(varying) if own != varying[0]), batch_axes)
+
+
+def _width(structure: Any, leaves: Sequence[jax.Array], results: float) -> int:
+    tree, *arrays = structure.unflatten(leaves)
+    configuration = jax.tree.leaves(arrays)[0]
+    if getattr(tree, "rows_of_blocks", False):
+        return width_of_blocks(len(configuration), configuration.dtype.itemsize)
+    return tile_width(len(configuration), results)
+
+
+def _as_one_axis(x: jax.Array, count: int) -> jax.Array:
+    """The last `count` axes as one, the last of them the slowest: outermost, as `vmap` of `vmap` has it in memory."""
+    head = x.ndim - count
+    return jnp.transpose(x, (*range(head), *reversed(range(head, x.ndim)))).reshape(
+        *x.shape[:head], math.prod(x.shape[head:])
+    )
+
+
+def _as_axes(x: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """The inverse."""
+    head = x.ndim - 1
+    axes = x.reshape(*x.shape[:head], *reversed(batch))
+    return jnp.transpose(axes, (*range(head), *reversed(range(head, axes.ndim))))

@@ -31,6 +31,13 @@ def tile_width(rows: int, results: float) -> int:
     return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
 
 
+def width_of_blocks(rows: int, size: int) -> int:
+    """The same where rows are of matrices, as the modes of bodies that bend, in numbers of `size` bytes: the work on
+    one is large beside the fixed time, so that tiles stay in the cache, however narrow. Ten bodies of 20 modes in
+    float64: 804 us a state by 64 samples, 304 by 16; of 6 in float32: 18.9 by 128, 16.0 by 64."""
+    return LANES * math.ceil(min(WIDEST_TILE, 4.0 * ROWS_PER_TILE / (max(1, rows) * size)) / LANES)
+
+
 def even_width(width: int, size: int) -> int:
     """A width near `width`, a multiple of `LANES`, for `size` samples: one that divides them if there is any.
 

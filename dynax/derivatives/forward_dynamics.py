@@ -42,23 +42,23 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """The inverse mass matrix."""
 
 
-def linearized(model: Model, q, v, tau, external) -> tuple[Linearization, Factor]:
-    """All that walks find: the rows of the Jacobians, and the factor of the mass matrix."""
+def linearized(model: Model, q, v, tau, external) -> tuple[jax.Array, Linearization, Factor]:
+    """All that walks find: accelerations, the rows of the Jacobians, and the factor of the mass matrix."""
     found = solved(model, q, v, tau, external)
-    return linearize(model, found.setup, found.kin, found.inertias, v, found.a, external), found.factor
+    return found.a, linearize(model, found.setup, found.kin, found.inertias, v, found.a, external), found.factor
 
 
 # A function of its own, which one kernel can hold; the products of many freedoms that follow it cannot be in one.
-_rows = trailing(lambda *args: linearized(*args)[0])
+_rows = trailing(lambda *args: linearized(*args)[:2])
 
 
-def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDerivatives:
-    """The Jacobians for trailing batch axes."""
+def aba_derivatives(model: Model, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
+    """Accelerations and their Jacobians for trailing batch axes."""
     dense, batch = model.nv <= DENSE, q.shape[1:]
     if ELEMENTWISE < model.nv <= DENSE:
-        rows, factor = _rows(model, q, v, tau, external), None
+        (a, rows), factor = _rows(model, q, v, tau, external), None
     else:
-        rows, factor = linearized(model, q, v, tau, external)
+        a, rows, factor = linearized(model, q, v, tau, external)
     along_q, along_v, mass = jacobians(model, rows, q, v, mass=dense)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape((model.nv, model.nv) + (1,) * len(batch))
     eye = jnp.broadcast_to(eye, (model.nv, model.nv, *batch))
@@ -66,7 +66,7 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
         assert mass is not None
         # The loop over pivots also keeps XLA from computing the right sides once for every row of a product.
         solution = gauss_jordan(mass, jnp.concatenate([-along_q, -along_v, eye], axis=1))
-        return ForwardDynamicsDerivatives(*(solution[:, k * model.nv : (k + 1) * model.nv] for k in range(3)))
+        return a, ForwardDynamicsDerivatives(*(solution[:, k * model.nv : (k + 1) * model.nv] for k in range(3)))
     if factor is not None:
         inverse = batch_leading(solve(factor, eye))
         inverse = 0.5 * (inverse + jnp.swapaxes(inverse, 1, 2))
@@ -74,10 +74,13 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> ForwardDynamicsDe
         assert mass is not None
         inverse = dense_inverse(mass)
     by_q, by_v = (-jnp.matmul(inverse, x, precision=lax.Precision.HIGHEST) for x in (along_q, along_v))
-    return ForwardDynamicsDerivatives(*(batch_trailing(x, batch) for x in (by_q, by_v, inverse)))
+    return a, ForwardDynamicsDerivatives(*(batch_trailing(x, batch) for x in (by_q, by_v, inverse)))
 
 
-_aba_derivatives = batch_last(aba_derivatives)
+forward_dynamics_and_derivatives = batch_last(aba_derivatives)
+"""`forward_dynamics` and its Jacobians in one walk, of a tree of rigid bodies; as `forward_dynamics_derivatives`."""
+# A program of its own: what nobody asks for is not computed.
+_aba_derivatives = batch_last(lambda *args: aba_derivatives(*args)[1])
 
 
 @for_models

@@ -141,7 +141,8 @@ def _(model, q, v, tau, external, embedding, execution="levels", chart: Chart | 
     b = in_nodes(skeleton.structure, embedding, execution)
     _, tree = nodes_of(model, at, m.setup, m.kin, p, c.x, b)
     on_bases = take_rows(forces, np.array(p.rows.tree.bases, dtype=int))
-    return recursion(tree, Load(pick(forces, p.rows.body)), on_bases, rest).a
+    found = recursion(tree, Load(pick(forces, p.rows.body)), on_bases, rest)
+    return found.a * found.roots.definite() if p.rows.tree.bases else found.a
 
 
 @extend(tree_force, FlexibleModel)

@@ -189,4 +189,6 @@ def solved(
     on_bases = take_rows(forces, model.tree.topology.free_roots[p.bases])
     held = None if locked is None else locked[tree.order.roots]
     found = recursion(tree, load, on_bases, tau - needed, held)
-    return found.a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
+    # A mode or a hinge whose pivot is negative has no root; of a base that floats nothing else would say so.
+    a = found.a * found.roots.definite() if len(p.bases) and held is None else found.a
+    return a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)

@@ -64,6 +64,8 @@ class BeamSection:
         radius: float, thickness: float | None = None, *, E: float, density: float, poisson: float = 0.3
     ) -> BeamSection:
         """Round, of an outer `radius`; full without a wall's `thickness` [m]."""
+        if thickness is not None and not 0.0 < thickness <= radius:
+            raise ModelError(f"a wall of {thickness:g} m in a radius of {radius:g} m", element="BeamSection.tube")
         inner = 0.0 if thickness is None else radius - thickness
         bending = 0.25 * np.pi * (radius**4 - inner**4)
         return _section(np.pi * (radius**2 - inner**2), bending, bending, 2.0 * bending, E, density, poisson)

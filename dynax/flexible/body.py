@@ -16,7 +16,6 @@ the integrals are those of Wallrapp, "Standardization of flexible body modeling 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
@@ -26,12 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynax.compile.fence import apart
 from dynax.errors import ModelError
+from dynax.flexible.polynomials import ENTRY, Polynomials, over
 from dynax.linear.sums import summed
 
 Level = Literal["consistent", "full", "ruthless"]
-Three = Sequence[jax.Array]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,6 +116,8 @@ class FlexibleBody:
         """
         m = np.shape(modal_mass)[-1] if np.ndim(modal_mass) >= 2 else 0
         p = len(node_names)
+        if len({*node_names}) < p:
+            raise ModelError(f"`node_names` are not all different: {node_names}", element="flexible body")
         given = dict(locals())
         bending = ("foreshortening", "foreshortening_moment", "node_foreshortening")
         known = "consistent" if any(given[name] is not None for name in bending) else "full"
@@ -154,39 +154,21 @@ class FlexibleBody:
 
     # Arrays may have trailing batch axes, the same number on all leaves and arguments.
 
-    def first_moment_at(self, eta: jax.Array) -> jax.Array:
-        """`sum m l`, shape `(3,)`, for modes `(m,)`."""
-        if self.level == "ruthless":
-            return self.first_moment
-        moment = self.first_moment + _over(jnp.swapaxes(self.translation_coupling, 0, 1), eta)
-        if self.level == "consistent":
-            moment = moment + 0.5 * _over(_over(self.foreshortening, eta), eta)
-        return moment
-
-    def inertia_at(self, eta: jax.Array) -> jax.Array:
-        """About the origin, shape `(3, 3)`."""
-        if self.level == "ruthless":
-            return self.inertia
-        return self.inertia + _over(self.inertia_first + 0.5 * _over(self._inertia_second, eta), eta)
-
-    def couplings_at(self, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """`sum l x phi + J psi` and `sum m phi` at the modes `eta`, each `(3, m)`."""
-        rotation, translation = self.rotation_coupling, self.translation_coupling
-        if self.level != "ruthless":
-            rotation = rotation + _over(self._rotation_coupling_rate, eta)
-        if self.level == "consistent":
-            translation = translation + jnp.swapaxes(_over(self.foreshortening, eta), 0, 1)
-        return rotation, translation
+    @property
+    def polynomials(self) -> Polynomials:
+        """Its inertia and its gyroscopic force as its level has them, all that is constant worked out."""
+        return Polynomials.of(self)
 
     def mass_matrix(self, eta: jax.Array) -> jax.Array:
         """`M(eta)` over `[eta rate; omega; v]`, shape `(m + 6, m + 6)` (Jain and Rodriguez, equation 23)."""
-        rotation, translation = self.couplings_at(eta)
-        skew = _skew(self.first_moment_at(eta))
+        here = self.polynomials.at(eta)
+        skew = _skew(here.first_moment)
+        inertia = jnp.stack([jnp.stack([here.inertia[k] for k in row]) for row in ENTRY])
         eye = jnp.eye(3, dtype=skew.dtype).reshape(3, 3, *(1,) * (skew.ndim - 2))
         rows = [
-            [self.modal_mass, jnp.swapaxes(rotation, 0, 1), jnp.swapaxes(translation, 0, 1)],
-            [rotation, self.inertia_at(eta), skew],
-            [translation, -skew, self.mass * eye],
+            [self.modal_mass, jnp.swapaxes(here.rotation, 0, 1), jnp.swapaxes(here.translation, 0, 1)],
+            [here.rotation, inertia, skew],
+            [here.translation, -skew, self.mass * eye],
         ]
         return _blocks(rows)
 
@@ -196,39 +178,9 @@ class FlexibleBody:
         **Arguments:** the modes and their rates, `(m,)`; the frame's angular and linear velocity in the body's axes,
         `(3,)`. `dV/dt` is the derivative of the entries of `V`, so that its last three are a spatial acceleration.
         """
-        modal, angular, linear = self.gyroscopic_parts(eta, etad, tuple(omega), tuple(velocity))
+        own = self.polynomials
+        modal, angular, linear = own.gyroscopic(own.at(eta), etad, tuple(omega), tuple(velocity))
         return jnp.concatenate([modal, jnp.stack(angular), jnp.stack(linear)])
-
-    def gyroscopic_parts(
-        self, eta: jax.Array, etad: jax.Array, omega: Three, velocity: Three
-    ) -> tuple[jax.Array, Three, Three]:
-        """The same on modes, angular and linear, with the components of vectors apart."""
-        if self.level == "ruthless":
-            eta, etad = jnp.zeros_like(eta), jnp.zeros_like(etad)
-        moment, inertia = tuple(apart(self.first_moment_at(eta))), apart(self.inertia_at(eta))
-        rotation, translation = map(apart, self.couplings_at(eta))
-        turning = _cross(omega, velocity)  # classical acceleration less the spatial one
-        rate = tuple(summed(translation[k] * etad, 0) for k in range(3))
-        moving = tuple(2.0 * a + b for a, b in zip(rate, _cross(omega, moment), strict=True))
-        linear = tuple(a + self.mass * b for a, b in zip(_cross(omega, moving), turning, strict=True))
-        spin = tuple(sum(inertia[k, j] * omega[j] for j in range(3)) + summed(rotation[k] * etad, 0) for k in range(3))
-        angular = tuple(a + b for a, b in zip(_cross(omega, spin), _cross(moment, turning), strict=True))
-        slope = apart(self.inertia_first + _over(self._inertia_second, eta))
-        modal = translation[0] * turning[0] + translation[1] * turning[1] + translation[2] * turning[2]
-        modal = modal - 0.5 * sum(slope[:, i, j] * (omega[i] * omega[j]) for i in range(3) for j in range(3))
-        if self.level != "ruthless":
-            rate = self._rotation_coupling_rate
-            turned = apart(_over(rate, etad))  # (3, m)
-            swung = [sum(summed(slope[:, i, j] * etad, 0) * omega[j] for j in range(3)) for i in range(3)]
-            angular = tuple(
-                a + b + summed(turned[k] * etad, 0) for k, (a, b) in enumerate(zip(angular, swung, strict=True))
-            )
-            other = [summed(rate[:, k] * etad, 1) for k in range(3)]
-            modal = modal + sum((turned[k] - other[k]) * omega[k] for k in range(3))
-        if self.level == "consistent":
-            drawn = _over(self.foreshortening, etad)  # (m, 3)
-            linear = tuple(a + summed(drawn[:, k] * etad, 0) for k, a in enumerate(linear))
-        return modal, angular, linear
 
     def geometric_stiffness(
         self, omega: jax.Array, angular_acceleration: jax.Array, acceleration: jax.Array
@@ -243,34 +195,6 @@ class FlexibleBody:
         field = _skew(angular_acceleration) + _times(skew, skew)  # a(r0) = acceleration + field r0
         moment = jnp.swapaxes(field, 0, 1) * self.foreshortening_moment
         return jnp.sum(moment, axis=(2, 3)) + jnp.sum(self.foreshortening * acceleration, axis=2)
-
-    def gathered(self) -> FlexibleBody:
-        """The same, with all that is linear in `foreshortening_moment` put where it counts."""
-        return replace(
-            self,
-            rotation_coupling_rate=self._rotation_coupling_rate,
-            inertia_second=self._inertia_second,
-            foreshortening_moment=jnp.zeros_like(self.foreshortening_moment),
-        )
-
-    @property
-    def _rotation_coupling_rate(self) -> jax.Array:
-        """With `sum m r0 x g_rs`, which is symmetric in its modes."""
-        if self.level != "consistent":
-            return self.rotation_coupling_rate
-        s = self.foreshortening_moment
-        turned = [s[:, :, i, j] - s[:, :, j, i] for i, j in ((1, 2), (2, 0), (0, 1))]
-        return self.rotation_coupling_rate + jnp.stack(turned, axis=1)
-
-    @property
-    def _inertia_second(self) -> jax.Array:
-        """With that of `-sum m (r0~ g~ + g~ r0~)`."""
-        if self.level != "consistent":
-            return self.inertia_second
-        s = self.foreshortening_moment
-        trace = s[:, :, 0, 0] + s[:, :, 1, 1] + s[:, :, 2, 2]
-        eye = jnp.eye(3, dtype=s.dtype).reshape(3, 3, *(1,) * (s.ndim - 4))
-        return self.inertia_second + 2.0 * trace[:, :, None, None] * eye - s - jnp.swapaxes(s, 2, 3)
 
     def __repr__(self) -> str:
         nodes = ", ".join(map(repr, self.node_names))
@@ -304,15 +228,34 @@ def leaf_shapes(m: int, p: int) -> dict[str, tuple[int, ...]]:
     }
 
 
+SYMMETRIC = (
+    ("modal_mass", (0, 1)), ("stiffness", (0, 1)), ("damping", (0, 1)), ("inertia", (0, 1)), ("inertia_first", (1, 2)),
+    ("inertia_second", (0, 1)), ("inertia_second", (2, 3)), ("foreshortening", (0, 1)),
+    ("foreshortening_moment", (0, 1)), ("node_foreshortening", (1, 2)),
+)  # fmt: skip
+"""Leaves, and axes that may be exchanged."""
+
+
 def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
     """`ModelError` for leaves, in float64 and not batched, that no body has."""
     for name, leaf in leaves.items():
         if not np.all(np.isfinite(leaf)):
             raise ModelError(f"`{name}` is not finite", element="flexible body", hint="all must be numbers")
-    for name in ("modal_mass", "stiffness", "damping", "inertia"):
-        apart = np.abs(leaves[name] - leaves[name].T).max(initial=0.0)
-        if apart > 1e-6 * np.abs(leaves[name]).max(initial=0.0):
+    for name, axes in SYMMETRIC:
+        leaf = leaves[name]
+        apart = np.abs(leaf - np.swapaxes(leaf, *axes)).max(initial=0.0)
+        if apart > 1e-6 * np.abs(leaf).max(initial=0.0):
             raise ModelError(f"`{name}` is not symmetric, by {apart:g}", element="flexible body")
+    if not leaves["mass"] > 0.0:
+        raise ModelError(f"`mass` is {leaves['mass']:g}", element="flexible body", hint="it must be positive [kg]")
+    for name, least in (("modal_mass", 1e-12), ("stiffness", -1e-6), ("damping", -1e-6)):
+        lowest = _lowest(leaves[name])
+        if lowest < least:
+            kind = "positive definite" if least > 0.0 else "positive semidefinite"
+            raise ModelError(
+                f"`{name}` is not {kind}: {lowest:.3g} for some motion, its diagonal scaled to one",
+                element="flexible body",
+            )
     x, y, z = leaves["first_moment"]
     skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
     turning, moving = leaves["rotation_coupling"], leaves["translation_coupling"]
@@ -323,9 +266,7 @@ def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
             [moving, -skew, leaves["mass"] * np.eye(3)],
         ]
     )
-    measure = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    measure = np.where(measure > 0.0, measure, 1.0)
-    lowest = np.linalg.eigvalsh(matrix / np.outer(measure, measure))[0]
+    lowest = _lowest(matrix)
     if lowest < -1e-5:
         raise ModelError(
             f"has a negative kinetic energy for some motion: {lowest:.3g}, its diagonal scaled to one",
@@ -334,19 +275,16 @@ def refuse_impossible(leaves: dict[str, np.ndarray]) -> None:
         )
 
 
-def _over(tensor: jax.Array, x: jax.Array) -> jax.Array:
-    """The sum over the first axis of a tensor, weighted by a vector; written out, since the batch is last."""
-    own = tensor.ndim - x.ndim  # axes of the tensor beside the first and those of the batch
-    return summed(tensor * x.reshape(x.shape[0], *(1,) * own, *x.shape[1:]), axis=0)
+def _lowest(matrix: np.ndarray) -> float:
+    """The lowest eigenvalue of a symmetric matrix whose diagonal is scaled to one, or to minus one."""
+    measure = np.sqrt(np.abs(np.diag(matrix)))
+    measure = np.where(measure > 0.0, measure, 1.0)
+    return float(np.linalg.eigvalsh(matrix / np.outer(measure, measure)).min(initial=1.0))
 
 
 def _times(matrix: jax.Array, x: jax.Array) -> jax.Array:
     """A matrix times a vector, or a matrix."""
-    return _over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else summed(matrix[:, :, None] * x[None])
-
-
-def _cross(a: Three, b: Three) -> Three:
-    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+    return over(jnp.swapaxes(matrix, 0, 1), x) if matrix.ndim > x.ndim else summed(matrix[:, :, None] * x[None])
 
 
 def _skew(a: jax.Array) -> jax.Array:

@@ -106,8 +106,9 @@ class FiniteElements:
         freedoms = np.asarray(self.freedoms)
         if freedoms.shape != (size, 2):
             raise ModelError(f"have shape {freedoms.shape}, expected {(size, 2)}", element="freedoms")
-        node, direction = freedoms.astype(int).T
-        wrong = (node < -1) | (node >= n) | (direction < 0) | (direction > 5) | np.any(freedoms % 1 != 0, axis=1)
+        whole = np.where(np.isfinite(freedoms) & (freedoms % 1 == 0), freedoms, -2).astype(int)
+        node, direction = whole.T
+        wrong = (node < -1) | (node >= n) | (direction < 0) | (direction > 5)
         if np.any(wrong):
             row = int(np.argmax(wrong))
             raise ModelError(
@@ -131,6 +132,9 @@ class FiniteElements:
             for node in np.ravel(self.node_sets.get(str(key), ()) if key in self.node_sets else self.node_row(key))
         ]
         for key, node, digits in single:
+            if not isinstance(digits, str):
+                hint = "digits in a text, such as '123456'"
+                raise ModelError(f"its freedoms are {digits!r}", element=f"node {key!r}", hint=hint)
             for digit in digits:
                 match = np.flatnonzero((self.freedoms == (node, "123456".find(digit))).all(axis=1))
                 if not len(match):
@@ -187,6 +191,9 @@ class FiniteElements:
         shapes = np.asarray(shapes, dtype=np.float64)
         if shapes.ndim != 2 or len(shapes) != len(self.mass):
             raise ModelError(f"have shape {shapes.shape}, expected {(len(self.mass), 'm')}", element="mode shapes")
+        for wrong, what in ((~np.isfinite(shapes).all(axis=0), "not finite"), (~shapes.any(axis=0), "zero")):
+            if wrong.any():
+                raise ModelError(f"are {what} in column {np.argmax(wrong) + 1}", element="mode shapes")
         m, k = (shapes.T @ a @ shapes for a in (self.mass, self.stiffness))
         return Modes(shapes, 0.5 * (m + m.T), 0.5 * (k + k.T))
 

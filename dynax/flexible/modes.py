@@ -158,7 +158,8 @@ def checked_matrices(mass: ArrayLike, stiffness: ArrayLike) -> tuple[np.ndarray,
             row, column = np.unravel_index(np.argmax(apart), apart.shape)
             raise ModelError(
                 f"is not symmetric: {a[row, column]:g} in row {row + 1}, column {column + 1}, and "
-                f"{a[column, row]:g} across the diagonal",
+                f"{a[column, row]:g} across the diagonal, which is {np.max(apart) / np.max(np.abs(a)):.1g} of the "
+                "largest entry apart",
                 element=name,
                 hint="damping and gyroscopic terms do not belong in it; a file that holds one triangle says so",
             )
@@ -219,9 +220,9 @@ def spectrum(mass: np.ndarray, stiffness: np.ndarray, *, free: bool = True) -> t
     shift = 0.0
     if free:  # first a rough shift, then one of the size of the lowest frequency
         rough = np.trace(stiffness) / total or 1.0
-        values, vectors = _shifted(mass, stiffness, rough)
+        values = _eigenvalues(np.linalg.eigvalsh(_flexibility(mass, stiffness, rough)[0])) - rough
         elastic = values[values > ZERO * rough]
-        shift = elastic[0] if len(elastic) else rough
+        shift = 2.0 ** np.round(np.log2(elastic[0] if len(elastic) else rough))  # whatever the rounding of these
     values, vectors = _shifted(mass, stiffness, shift)
     if np.any(values < -1e-6 * max(shift, ZERO)):
         raise ModelError(
@@ -233,19 +234,30 @@ def spectrum(mass: np.ndarray, stiffness: np.ndarray, *, free: bool = True) -> t
 
 
 def _shifted(mass: np.ndarray, stiffness: np.ndarray, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    flexibility, root = _flexibility(mass, stiffness, shift)
+    inverse, vectors = np.linalg.eigh(flexibility)
+    values = _eigenvalues(inverse)
+    vectors = vectors[:, : -len(values) - 1 : -1]
+    return values - shift, np.linalg.solve(root.T, vectors) * np.sqrt(values)
+
+
+def _flexibility(mass: np.ndarray, stiffness: np.ndarray, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """`L^-1 M L^-T`, and `L`."""
     root = _cholesky(
         stiffness + shift * mass,
         "structure",
         "has a motion with neither mass nor stiffness, or one of them is negative",
     )
     half = np.linalg.solve(root, mass)
-    inverse, vectors = np.linalg.eigh(_symmetric(np.linalg.solve(root, half.T)))
-    inverse, vectors = inverse[::-1], vectors[:, ::-1]
+    return _symmetric(np.linalg.solve(root, half.T)), root
+
+
+def _eigenvalues(inverse: np.ndarray) -> np.ndarray:
+    """Those of motions with mass, ascending, from those of the flexibility."""
+    inverse = inverse[::-1]
     if inverse[-1] < -1e-9 * inverse[0]:
         raise ModelError("has a negative eigenvalue", element="mass matrix", hint="mass is positive or zero")
-    massive = inverse > 1e-13 * inverse[0]
-    inverse, vectors = inverse[massive], vectors[:, massive]
-    return 1.0 / inverse - shift, np.linalg.solve(root.T, vectors) / np.sqrt(inverse)
+    return 1.0 / inverse[inverse > 1e-13 * inverse[0]]
 
 
 def _oriented(values: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -21,6 +21,8 @@ class ElementReport:
 
     freedoms: int
     nodes: int
+    span: np.ndarray
+    """From the first to the last node along x, y and z [m], shape `(3,)`."""
     massless: int
     """How many independent motions have no mass."""
     rigid: int
@@ -41,10 +43,12 @@ class ElementReport:
         def listed(numbers: np.ndarray) -> str:
             return ", ".join(f"{x:.6g}" for x in numbers)
 
+        center = np.where(np.abs(self.center) > 1e-12 * self.span.max(initial=0.0), self.center, 0.0)
         lines = [
-            f"{self.nodes} nodes, {self.freedoms} freedoms, {self.massless} motions without mass",
+            f"{self.nodes} nodes over [{listed(self.span)}] m, {self.freedoms} freedoms, "
+            f"{self.massless} motions without mass",
             f"rigid motions: {self.rigid} found, {self.rigid_by_position} of the six that the positions give",
-            f"mass {self.mass:.6g}, centre [{listed(self.center)}], principal inertias [{listed(self.inertia)}]",
+            f"mass {self.mass:.6g} kg, centre [{listed(center)}] m, principal inertias [{listed(self.inertia)}] kg m2",
             f"lowest frequencies [Hz]: {listed(self.frequencies)}",
         ]
         if self.orthogonality is not None:
@@ -73,13 +77,14 @@ def check_elements(elements: FiniteElements) -> ElementReport:
         raise ModelError(
             "do not fit the stiffness matrix: the structure shifts without strain, and does not turn so",
             element="node positions",
-            hint="look at their unit and order, and at the order of the freedoms",
+            hint="look at their unit and that of shifts, at their order, and at the order of the freedoms",
         )
     values, _ = spectrum(elements.mass, elements.stiffness)
     elastic = values[values > 0.0]
     return ElementReport(
         len(elements.mass),
         len(elements.position),
+        np.ptp(elements.position, axis=0),
         len(elements.mass) - len(values),
         len(values) - len(elastic),
         free,

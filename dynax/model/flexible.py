@@ -118,6 +118,8 @@ class FlexibleModel:
 
     meanings: ClassVar[str] = "dynax.embedding"
     """Where it is said what functions of a model mean for it."""
+    rows_of_blocks: ClassVar[bool] = True
+    """To `dynax.compile`: what is worked on for an entry of `q` is a row of a matrix of its body's modes."""
 
     @property
     def places(self) -> Places:

@@ -8,11 +8,11 @@ Around states and controls the problem is linear-quadratic in tangents, and its 
 
     u+ = u + a k + K difference(x, x+)      x+_k+1 = integrate(step(x+, u+), -(1 - a) c)
 
-for many `a` at once, and that is taken which lowers most the merit `cost + m |c|_1`, with `m` above the multipliers
+for `a` of 1, 1/2, 1/4, ..., as long as that lowers the merit `cost + m |c|_1` further, with `m` above the multipliers
 (Mastalli et al. 2020, "Crocoddyl", FDDP; Li & Todorov 2004 where there are no gaps; Nocedal & Wright 2006, section
-18.3). What bends the wrong way, or does not go down, is regularised in states and controls. With constraints, costs are
-those of an augmented Lagrangian; its multipliers move when it is nearly at rest, its penalty grows where they do not
-help (Howell, Jackson & Manchester 2019, "ALTRO").
+18.3); a whole step that does what it promises is the first and last. What bends the wrong way, or does not go down, is
+regularised in states and controls. With constraints, costs are those of an augmented Lagrangian; its multipliers move
+when it is nearly at rest, its penalty grows where they do not help (Howell, Jackson & Manchester 2019, "ALTRO").
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import trailing
-from dynax.linear.each import each
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
 from dynax.optimize.implicit import Point, along, left_over, no_change, point_of, rate, sides, symbolic
-from dynax.optimize.lqr import LQ, Policy, backward, motion, sequential_policy
+from dynax.optimize.lqr import LQ, SIDE_BY_SIDE, Descent, descended, descent
+from dynax.optimize.plant import linearized
 from dynax.optimize.problem import Multipliers, Problem, quadratic, stacked, total_cost, value
 from dynax.optimize.result import History, Result, Status
 
@@ -39,12 +39,15 @@ RUNNING = -1
 LEAST, MOST = 1e-8, 1e8
 # Sufficient decrease, of what the slope promises.
 ARMIJO = 1e-4
+# A step that gives this part of what the quadratic model says is taken; else shorter ones are tried while they help.
+ENOUGH = 0.5
 # How penalties grow, and the most that is tried.
 GROWTH, HEAVIEST = 10.0, 1e10
 
-_boxed_policy = trailing(
-    lambda _, lq, limits: each(lambda lq, limits: backward(lq, None, boxed, limits), lq.A.shape[3:], lq, limits)
-)
+
+@partial(trailing, tile=SIDE_BY_SIDE)
+def _boxed_descent(_: Any, lq: LQ, limits: tuple[jax.Array, jax.Array]) -> Descent:
+    return descended(lq, boxed, limits)
 
 
 class State(NamedTuple):
@@ -67,6 +70,18 @@ class State(NamedTuple):
     count: jax.Array
     status: jax.Array
     history: History
+
+
+class Tried(NamedTuple):
+    """Of the steps along a policy."""
+
+    count: jax.Array
+    over: jax.Array
+    least: jax.Array
+    """The merit after the best step, and its size, zero for none."""
+    size: jax.Array
+    x: jax.Array
+    u: jax.Array
 
 
 class Options(NamedTuple):
@@ -112,7 +127,7 @@ def solve(
     - `tolerance`: it has converged when a step promises less than this part of the cost and gaps are below its root.
     - `constraint_tolerance`: and when constraints are violated by less.
     - `penalty`: with which that of constraints begins; a lighter one lets a trajectory violate them on its way.
-    - `step_sizes`: 1, 1/2, 1/4, ... that are tried at once.
+    - `step_sizes`: how many of 1, 1/2, 1/4, ... are tried at most; in a batch all wait for the last.
 
     **Returns:** a `Result`; look at its `status`. Under `jax.vmap` each problem has its own, and those that have ended
     stand still. `ValueError` for shapes that do not fit.
@@ -237,7 +252,7 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
             return value(problem.costs, problem.constraints, move(z), own, weight) + bent
 
         zero = jnp.zeros(n + m, x.dtype)
-        J, c = jax.jacfwd(lambda z: (ahead(z),) * 2, has_aux=True)(zero)
+        c, J = linearized(plant, x, u, after, row, dt)
         slope, H = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
         H = jax.hessian(lagrangian)(zero) if second_order else H
         return J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], slope[:n], slope[n:]
@@ -250,7 +265,7 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
     return LQ(A, B, c, jnp.concatenate([Q, H[None]]), S, R, jnp.concatenate([q, slope[None]]), r)
 
 
-def _followed(problem: Problem, x, u, policy: Policy, gaps, size) -> tuple[jax.Array, jax.Array]:
+def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.Array, jax.Array]:
     """States and controls after a step of one size."""
     plant = problem.plant
     rows = None if problem.per_knot is None else problem.known_rows(end=False)[1]
@@ -276,15 +291,13 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
         Q=lq.Q + s.regularisation * jnp.eye(n, dtype=dtype), R=lq.R + s.regularisation * jnp.eye(m, dtype=dtype)
     )
     if problem.limits is None:
-        policy = sequential_policy(eased)
+        policy = descent(eased)
     else:
-        policy = _boxed_policy((), eased, tuple(limit - s.u for limit in problem.limits))
-    dx, _ = motion(eased, policy, jnp.zeros(n, dtype))
-    costates = product(policy.P, dx[..., None])[..., 0] + policy.p
+        policy = _boxed_descent((), eased, tuple(limit - s.u for limit in problem.limits))
+    costates = jnp.concatenate([policy.first[None], policy.multipliers])
     # Where it comes to rest the point stays, and these slopes are those of the Lagrangian with the new multipliers.
-    by_x, by_u = (product(jnp.swapaxes(J, 1, 2), costates[1:, :, None])[..., 0] for J in (lq.A, lq.B))
-    residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(by_x), lq.r + by_u)
-    solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(dx))
+    residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(policy.by_x), lq.r + policy.by_u)
+    solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(costates))
 
     cost = _costs(problem, s.x, s.u, s.multipliers)
     # States are known to rounding, and so are the gaps between them.
@@ -298,7 +311,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    plain = total_cost(problem, s.x, s.u)
+    plain = total_cost(problem, s.x, s.u) if problem.constraints or problem.end_constraints else cost
     scale = 1.0 + jnp.abs(plain)
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
     still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
@@ -307,16 +320,27 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     # No slope, though regularised: either that is not needed, or this is a saddle.
     flat = solved & ~calm & (gap <= jnp.sqrt(small)) & (-promised * jnp.maximum(s.regularisation, 1.0) <= small * scale)
 
-    sizes = jnp.exp2(-jnp.arange(options.step_sizes, dtype=dtype))
-    xs, us = jax.vmap(lambda size: _followed(problem, s.x, s.u, policy, lq.c, size))(sizes)
-    trials = jax.vmap(lambda x, u: _costs(problem, x, u, s.multipliers))(xs, us) + merit * (1.0 - sizes) * misses
     slack = 8.0 * eps * (jnp.abs(cost) + merit * misses)
-    good = jnp.isfinite(trials) & (trials <= cost + merit * misses + ARMIJO * sizes * promised + slack)
-    good = good & solved & finite & ~rest & ~moves & ~flat
-    best = jnp.min(jnp.where(good, trials, jnp.inf))
-    first = jnp.argmax(good & (trials <= best + slack))  # the longest of those that rounding does not tell apart
-    taken = good[first]
-    size = jnp.where(taken, sizes[first], 0.0)
+    wanted = solved & finite & ~rest & ~moves & ~flat & (s.status == RUNNING)
+    begun = cost + merit * misses
+
+    def attempt(tried: Tried) -> Tried:
+        size = jnp.exp2(-tried.count.astype(dtype))
+        x, u = _followed(problem, s.x, s.u, policy, lq.c, size)
+        trial = _costs(problem, x, u, s.multipliers) + merit * (1.0 - size) * misses
+        good = jnp.isfinite(trial) & (trial <= begun + ARMIJO * size * promised + slack)
+        better = good & (trial < tried.least - slack)  # of those that rounding does not tell apart the longest
+        enough = better & (trial <= begun + ENOUGH * size * (1.0 - 0.5 * size) * promised + slack)
+        found = jnp.where(better, trial, tried.least), jnp.where(better, size, tried.size)
+        x, u = jnp.where(better, x, tried.x), jnp.where(better, u, tried.u)
+        return Tried(tried.count + 1, enough | ((tried.size > 0) & ~better), *found, x, u)
+
+    tried = jax.lax.while_loop(
+        lambda tried: wanted & ~tried.over & (tried.count < options.step_sizes),
+        attempt,
+        Tried(jnp.zeros((), int), jnp.zeros((), bool), jnp.asarray(jnp.inf, dtype), jnp.zeros((), dtype), s.x, s.u),
+    )
+    size, taken = tried.size, tried.size > 0
 
     stays = rest | moves
     more = jnp.where(taken, jnp.where(size >= 0.5, 0.1 * s.regularisation, s.regularisation), 10.0 * s.regularisation)
@@ -332,8 +356,8 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     status = jnp.where(finite, status, int(Status.NOT_FINITE))
     row = History(plain, gap, violation, -promised, size, s.regularisation)
     return State(
-        x=jnp.where(taken, xs[first], s.x),
-        u=jnp.where(taken, us[first], s.u),
+        x=tried.x,
+        u=tried.u,
         gains=jnp.where(solved, policy.K, s.gains),
         costates=jnp.where(solved, costates, s.costates),
         multipliers=multipliers,

@@ -70,10 +70,10 @@ def bus_with_panels() -> dx.FlexibleModel:
     return cast(dx.FlexibleModel, builder.build())
 
 
-def chain(bodies: int, modes: int) -> Any:
+def chain(bodies: int, modes: int, level: Any = None) -> Any:
     """Clamped beams on hinges, one on the tip of the other."""
     elements = dx.beam_elements(TUBE, 1.0, elements=max(3, -(-modes // 3)))
-    body = elements.body(elements.modes(modes, held={"base": "123456"}))
+    body = elements.body(elements.modes(modes, held={"base": "123456"}), level=level)
     builder, parent = dx.ModelBuilder(gravity=(0, 0, 0)), {}
     for k in range(bodies):
         axis = (0, 0, 1) if k % 2 else (0, 1, 0)

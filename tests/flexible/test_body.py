@@ -217,6 +217,33 @@ def test_derivatives_by_nodal_data(rng):
         np.testing.assert_allclose((there - here) / 2e-5, np.sum(step * gradient[name]), rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mass": 0.0}, "`mass` is 0"),
+        ({"modal_mass": np.diag([1.0, 0.0])}, "`modal_mass` is not positive definite: 0 for some motion"),
+        ({"stiffness": -np.eye(2)}, "`stiffness` is not positive semidefinite: -1 for some motion"),
+        ({"damping": np.array([[1.0, 2.0], [2.0, 1.0]])}, "`damping` is not positive semidefinite: -1 for some motion"),
+        ({"inertia_first": np.triu(np.ones((2, 3, 3)))}, "`inertia_first` is not symmetric, by 1"),
+        ({"foreshortening": np.arange(12.0).reshape(2, 2, 3)}, "`foreshortening` is not symmetric, by 3"),
+        ({"translation_coupling": 9.0 * np.eye(3, 2)}, "a negative kinetic energy for some motion"),
+        ({"node_names": ("a", "a")}, r"`node_names` are not all different: \('a', 'a'\)"),
+    ],
+)
+def test_integrals_of_no_body_are_refused(changes, words):
+    given = {
+        "mass": 1.0,
+        "first_moment": np.zeros(3),
+        "inertia": np.eye(3),
+        "translation_coupling": np.zeros((3, 2)),
+        "rotation_coupling": np.zeros((3, 2)),
+        "modal_mass": np.eye(2),
+        "stiffness": np.eye(2),
+    }
+    with pytest.raises(dx.ModelError, match=words):
+        dx.FlexibleBody.from_integrals(**(given | changes))
+
+
 def test_what_does_not_fit_is_refused(rng):
     data = nodal_data(rng, turning=False)
     with pytest.raises(dx.ModelError, match=r"`translation` has shape \(7, 3, 2\), expected \(7, 3, 3\)"):

@@ -152,6 +152,7 @@ def test_a_report_of_matrices():
     np.testing.assert_allclose(report.center, [1.0, 0.0, 0.0], atol=1e-12)
     assert report.orthogonality is not None
     assert report.orthogonality < 1e-9
+    assert "7 nodes over [2, 0, 0] m" in str(report)
     assert "6 of the six" in str(report)
     beam = dx.beam_elements(UNIT, 2.0, elements=6, lumped=True)
     clamped = dx.FiniteElements(beam.mass[6:, 6:], beam.stiffness[6:, 6:], beam.position[1:])
@@ -161,6 +162,7 @@ def test_a_report_of_matrices():
 def broken(**changes):
     beam = dx.beam_elements(UNIT, 1.0, elements=3)
     data = {"mass": beam.mass.copy(), "stiffness": beam.stiffness.copy(), "position": beam.position.copy()}
+    data |= {"freedoms": beam.freedoms.astype(float), "shapes": np.eye(24, 2)}
     for name, (index, value) in changes.items():
         data[name][index] = value
     return data
@@ -174,6 +176,9 @@ def broken(**changes):
         ({"mass": ((7, 7), -1.0)}, "mass matrix: is negative on its diagonal, -1 in row 8"),
         ({"stiffness": ((7, 7), 1e-3)}, "stiffness matrix: is negative for some motion"),
         ({"mass": ((0, 0), 3.0)}, "mass matrix: is not the same in all directions"),
+        ({"shapes": ((2, 1), np.inf)}, "mode shapes: are not finite in column 2"),
+        ({"shapes": ((slice(None), 0), 0.0)}, "mode shapes: are zero in column 1"),
+        ({"freedoms": ((2, 1), np.nan)}, r"freedoms: are \[0.0, nan\] in row 3"),
         ({"position": ((slice(None), 0), [0.0, 300.0, 600.0, 1000.0])}, "node positions: do not fit the stiffness"),
     ],
 )

@@ -83,6 +83,12 @@ def test_a_four_bar_with_a_coupler_that_bends(rng):
     close(matrix @ move.v, 0.0)
     close(matrix @ whole, dx.constraint_bias(tree, q, move.v))
     close(move.x.T @ (dx.inverse_dynamics(tree, q, move.v, whole, external) - tau), 0.0)
+    # What it does not do it refuses by name.
+    for stepper, name in (("implicit_midpoint", "ImplicitMidpoint"), ("variational", "Variational")):
+        with pytest.raises(ValueError, match=f"{name} does not know the stiffness of modes.*'rk4'"):
+            dx.step(embedded, q, y, y, 0.01, stepper=stepper)
+    with pytest.raises(ValueError, match="operators of 'model', with loops embedded and bodies that bend"):
+        dx.spatial_operators(embedded, q)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from functools import partial
+from functools import lru_cache, partial
 from typing import cast
 
 import jax
@@ -100,39 +100,137 @@ def test_what_is_said_of_a_model(rng):
     np.testing.assert_array_equal(heavier.mass[np.array(frames)], model.mass[np.array(frames)])
     np.testing.assert_array_equal(heavier.mass[rigid], 2.0 * model.mass[rigid])
     q, v, *_ = random_state(model, rng)
-    with pytest.raises(ValueError, match="'panel/modes' is not finite"):
-        dx.check_state(model, q.at[model.q_slice("panel/modes")].set(np.nan), v)
     with pytest.raises(AttributeError, match="for trees of rigid bodies"):
         dx.inertial_parameters(model)
     with pytest.raises(TypeError, match=r"coriolis_matrix takes a Model, not FlexibleModel: 'model'"):
         dx.coriolis_matrix(model, q, v)
 
 
+SAMPLES = 1000
+
+
+@lru_cache(maxsize=1)
+def booms() -> dx.FlexibleModel:
+    """One that floats, and one on a hinge at its tip."""
+    boom = dx.flexible_beam(TUBE, 4.0, modes=2, held={"base": "123456"})
+    builder = dx.ModelBuilder(gravity=(0, 0, 0))
+    builder.body("first", joint=dx.Free(), inertia=boom)
+    builder.body("second", parent="first/tip", joint=dx.Revolute((0, 0, 1)), inertia=boom)
+    return cast(dx.FlexibleModel, builder.build())
+
+
+MASSES = {
+    "mass": 0, "first_moment": 0, "inertia": 0, "translation_coupling": 1, "rotation_coupling": 1,
+    "rotation_coupling_rate": 2, "inertia_first": 1, "inertia_second": 2, "foreshortening": 2,
+    "foreshortening_moment": 2, "modal_mass": 2,
+}  # fmt: skip
+SHAPES = {"node_translation": 1, "node_rotation": 1, "node_foreshortening": 2, "stiffness": 2, "damping": 2}
+"""What scales with the density, what else with the shapes of modes, and with which power of these."""
+
+
+def sampled(scale) -> dx.FlexibleModel:
+    """Models whose first body has modes of another size, is heavier, and neither stiffer nor damped."""
+    model = booms()
+    first, second = model.bodies
+
+    def scaled(name: str, power: int) -> jax.Array:
+        factor = scale ** (power + (name in MASSES)) * (name != "damping")
+        leaf = getattr(first, name)
+        return factor.reshape(-1, *(1,) * leaf.ndim) * leaf
+
+    leaves = {name: scaled(name, power) for name, power in (MASSES | SHAPES).items()}
+    leaves["stiffness"] /= scale[:, None, None]
+    return model.replace(bodies=(dataclasses.replace(first, **leaves), second))
+
+
+def sample(models: dx.FlexibleModel, k: int) -> dx.FlexibleModel:
+    return jax.tree.map(lambda a, b: a[k] if a.ndim > b.ndim else a, models, booms())
+
+
+STEP = 1e-4
+
+
+@jax.jit
+def paths(models, q, v, tau):
+    """Two steps of a thousand models, one of each."""
+    axes = jax.tree.map(lambda a, b: 0 if a.ndim > b.ndim else None, models, booms())
+    both = jax.vmap(
+        lambda m, q, v: dx.rollout(m, q, v, jnp.stack([tau, tau]), STEP, stepper="explicit"), in_axes=(axes, 0, 0)
+    )
+    return both(models, q, v)
+
+
 def test_bodies_that_are_bent_too_far_are_named():
-    """The one whose tip stands off by three tenths of its length, not the other; and a rollout says that it has none.
+    """The one whose tip stands off by three tenths of its length, not the other; and a rollout says that it has none,
+    though what closes a base that floats would give numbers.
 
     A ninth of that is within the range.
     """
-    boom = dx.flexible_beam(TUBE, 4.0, modes=2, held={"base": "123456"})
-    builder = dx.ModelBuilder(gravity=(0, 0, 0))
-    for name in ("left", "right"):
-        builder.body(name, joint=dx.Revolute((0, 0, 1)), inertia=boom)
-    model = cast(dx.FlexibleModel, builder.build())
-    deflection = np.abs(np.asarray(boom.node_translation[boom.node_index("tip")])).max()
+    model = booms()
+    deflection = np.abs(np.asarray(model.bodies[0].node_translation[1])).max()
     straight, still = dx.neutral(model), jnp.zeros(model.nv)
-    bent = {name: straight.at[model.q_slice(f"{name}/modes")].set(0.3 * 4.0 / deflection) for name in ("left", "right")}
-    near = 8.0 / 9.0 * straight + bent["right"] / 9.0
+    bent = {
+        name: straight.at[model.q_slice(f"{name}/modes")].set(0.3 * 4.0 / deflection) for name in ("first", "second")
+    }
+    near = 8.0 / 9.0 * straight + bent["second"] / 9.0
 
     dx.check_state(model, near, still)
     for name, q in bent.items():
         with pytest.raises(ValueError, match=f"body '{name}' is bent too far"):
             dx.check_state(model, q, still)
-    path = jax.jit(jax.vmap(lambda q: dx.rollout(model, q, still, jnp.zeros((2, model.nv)), 1e-4, stepper="explicit")))(
-        jnp.stack([near, bent["left"]])
-    )
+    with pytest.raises(ValueError, match="'second/modes' is not finite"):
+        dx.check_state(model, near.at[model.q_slice("second/modes")].set(np.nan), still)
+    q = jnp.stack([near, *bent.values(), *[near] * (SAMPLES - 3)])
+    path = paths(sampled(np.ones(SAMPLES)), q, jnp.tile(still, (SAMPLES, 1)), still)
     status = dx.RolloutStatus
-    np.testing.assert_array_equal(path.status, [[status.GOOD] * 3, [status.GOOD] + [status.NOT_FINITE] * 2])
-    assert not path.stopped[0].any()
+    gone = [status.GOOD] + [status.NOT_FINITE] * 2
+    np.testing.assert_array_equal(path.status[:4], [[status.GOOD] * 3, gone, gone, [status.GOOD] * 3])
+    assert not path.stopped[3:].any()
+
+
+def test_a_thousand_samples_move_as_each_alone(rng):
+    """Of stiffness, masses and modes: forces of each one's motion are those given, and what floats keeps its momentum
+    and, but for what the hinge and the modes are given, its energy."""
+    model, scale = booms(), np.linspace(0.5, 1.5, SAMPLES)
+    models, tiny = sampled(scale), np.where(np.isin(np.arange(model.nv), [6, 7, 9, 10]), 0.01, 1.0)
+    q = dx.integrate(model, dx.neutral(model), jnp.asarray(tiny * rng.normal(size=model.nv)))
+    v, tau = jnp.asarray(tiny * rng.normal(size=model.nv)), np.append(np.zeros(6), rng.normal(size=model.nv - 6))
+    path = paths(models, jnp.tile(q, (SAMPLES, 1)), jnp.tile(v, (SAMPLES, 1)), jnp.asarray(tau))
+    a = (path.v[:, 1] - v) / STEP
+    assert np.all(np.ptp(a, axis=0) > 1e-2 * np.abs(a).min(axis=0))
+
+    @jax.jit
+    def kept(model, q, v):
+        return dx.momentum(model, q, v), dx.kinetic_energy(model, q, v) + dx.potential_energy(model, q)
+
+    h = 1e-5
+    for k in (0, 371, SAMPLES - 1):
+        own = sample(models, k)
+        np.testing.assert_allclose(dx.inverse_dynamics(own, q, v, a[k]), tau, atol=1e-7 * np.abs(a[k]).max())
+        ends = [kept(own, dx.integrate(model, q, s * v + 0.5 * s * s * a[k]), v + s * a[k]) for s in (-h, h)]
+        force, power = ((there - here) / (2.0 * h) for here, there in zip(*ends, strict=True))
+        momentum, energy = ends[0]
+        np.testing.assert_allclose(force, 0.0, atol=1e-6 * np.abs(momentum).max())
+        np.testing.assert_allclose(power, tau @ v, atol=1e-6 * energy)
+
+
+@pytest.mark.slow
+def test_slopes_of_a_thousand_samples(rng):
+    """By the scale of stiffness, masses and modes: those of each alone, and of the values beside one another."""
+    model, scale = booms(), np.linspace(0.5, 1.5, SAMPLES)
+    tiny = np.where(np.isin(np.arange(model.nv), [6, 7, 9, 10]), 0.01, 1.0)
+    q = dx.integrate(model, dx.neutral(model), jnp.asarray(tiny * rng.normal(size=model.nv)))
+    v, tau, along = rng.normal(size=(3, model.nv)) * np.stack([tiny, np.ones_like(tiny), 1.0 / tiny])
+
+    @jax.value_and_grad
+    def seen(scale):
+        return dx.forward_dynamics(sample(sampled(scale[None]), 0), q, v, tau) @ along
+
+    values, slopes = jax.jit(jax.vmap(seen))(scale)
+    alone = jax.jit(seen)
+    for k in (0, 371, SAMPLES - 1):
+        np.testing.assert_allclose((values[k], slopes[k]), alone(scale[k]), rtol=1e-9)
+    np.testing.assert_allclose(slopes, np.gradient(values, scale, edge_order=2), rtol=1e-4, atol=1e-4 * np.ptp(values))
 
 
 # About twice what was measured over 20 states: the largest error over the largest entry.

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from optimize.standard import near
+from optimize.standard import converged, near
 
 import dynax as dx
+from dynax import optimize as o
 
 ROTOR, RATIOS = 1.3e-3, np.array([-105.0, 210.0, 60.0])
 MASS, COM = (1.0, 56.5, 60.3), ((0.0, 0.0, 0.0), (0.172, 0.0, 0.205), (0.028, 0.0, 0.202))
@@ -110,3 +111,31 @@ def test_armatures_alone_miss_the_coupling():
     near(dx.forward_dynamics(model, q, v, force), (3.20804485, -6.077193, 11.09542147), 1e-8)
     # The equations of this file have the coupling; dynax's with it are in the slow test above.
     near(acceleration(q, v, force), coupled, 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("OC-19")
+def test_least_effort():
+    """From rest to rest in 0.53 s, within the torques that the motors have: those of joint 1 are at their limits."""
+    N, T = 80, 0.53
+    start, move = np.array([0.0, -1.5, 0.0]), np.array([1.0, -0.45, 1.0])
+    goal = jnp.concatenate([jnp.asarray(start + move), jnp.zeros(3)])
+    gears = jnp.array([-126.0, 252.0, 72.0])
+    problem = o.collocation(
+        o.plant(lambda x, u, p: jnp.concatenate([x[3:], acceleration(x[:3], x[3:], gears * u)]), states=6, controls=3),
+        jnp.concatenate([jnp.asarray(start), jnp.zeros(3)]),
+        jnp.full(N, T / N),
+        costs=[o.residual(lambda x, u, p: u, 2.0)],
+        end_constraints=[o.equality(lambda x, p: x - goal)],
+        lower=-7.5,
+        upper=7.5,
+    )
+    t = np.linspace(0.0, 1.0, N + 1)[:, None]
+    smooth = np.concatenate([start + t * t * (3.0 - 2.0 * t) * move, 6.0 * t * (1.0 - t) * move / T], axis=1)
+    guess = o.guess(problem, smooth, np.zeros((N + 1, 3)))
+    result = converged(jax.jit(lambda: o.solve(problem, *guess, second_order=True, penalty=1e3))())
+    near(result.cost, 20.40425, 1e-5)
+    _, states, controls, _ = o.nodes(problem, result)
+    assert np.max(np.abs(controls[:, 0])) > 7.5 - 1e-9
+    # The other limits of the robot do not press.
+    assert np.all(np.abs(states) < [2.97, 2.01, 2.86, 3.0, 1.5, 5.2])
