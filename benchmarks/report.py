@@ -81,9 +81,7 @@ def side_by_side(what: str) -> Section:
                 theirs = rows.cpu(**key, engine=engine)
                 cells.append(microseconds(theirs))
                 if theirs is not None and theirs < row["cpu"]:
-                    rows.slower.append(
-                        f"{what} of {row['robot']}, {row['dtype']}: {name}, {row['cpu'] / theirs:.1f} times"
-                    )
+                    rows.slower.setdefault((what, row["robot"], row["dtype"]), {})[name] = row["cpu"] / theirs
             pin = rows.cpu(**key, engine="pinocchio")
             value = over(row["cpu"], pin) if what == "dfd" else over(pin, row["cpu"])
             lines.append([*cells, *rows.judged(what, row["robot"], row["dtype"], value)])
@@ -247,7 +245,7 @@ def page(rows: Rows) -> str:
         if what in measured
     ]
     losses = ["## Where dynax loses\n", "Targets missed:\n", *(_list(rows.missed)), ""]
-    losses += ["Where a peer is faster than `dx.batch`, and how many times:\n", *_list(rows.slower), ""]
+    losses += ["Where a peer is faster than `dx.batch`, and how many times:\n", _slower(rows), ""]
     failures = [
         f"{row['what']} of {row['robot']}, {row['dtype']}: {row['engine']}: {row['failure']}"
         for row in rows.failures()
@@ -256,6 +254,12 @@ def page(rows: Rows) -> str:
     if failures:
         losses += ["Not timed:\n", *_list(failures), ""]
     return "\n".join([INTRODUCTION, "\n".join(losses), *parts, f"## How and where\n\n{machine(rows)}\n"])
+
+
+def _slower(rows: Rows) -> str:
+    peers = [name for name in PEERS.values() if any(name in found for found in rows.slower.values())]
+    lines = [[*case, *(ratio(found.get(name)) for name in peers)] for case, found in rows.slower.items()]
+    return table(["what", "robot", "type", *peers], lines) if lines else "* nowhere"
 
 
 def _list(lines: list[str]) -> list[str]:

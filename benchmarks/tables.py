@@ -22,8 +22,8 @@ class Rows:
     rows: list[Row]
     missed: list[str] = field(default_factory=list)
     """Targets, in words."""
-    slower: list[str] = field(default_factory=list)
-    """Where a peer is faster than dynax."""
+    slower: dict[tuple[str, str, str], dict[str, float]] = field(default_factory=dict)
+    """Of a quantity, a robot and a type, the peers that are faster than dynax, and how many times."""
 
     @classmethod
     def read(cls, path: Path) -> Rows:

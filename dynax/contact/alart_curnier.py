@@ -18,6 +18,7 @@ and `kappa` falls as fast as Newton's method follows (Chen & Mangasarian 1996); 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -190,9 +191,9 @@ def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
 
 
-def _found(problem: Impact) -> tuple[jax.Array, jax.Array]:
-    """The velocity after the step, and the part of the compliances that was left; of a batch those that are done wait
-    for the others."""
+def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
+    """The velocity after the step, and the part of the compliances that was left where contacts may be made harder so
+    often; of a batch those that are done wait for the others."""
     dtype = problem.free.dtype
     inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
     by_freedom = jnp.moveaxis(problem.jacobian, 2, 0)
@@ -268,7 +269,7 @@ def _found(problem: Impact) -> tuple[jax.Array, jax.Array]:
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
         gives = giving(problem, _product(by_freedom, best), at_first)
-        again = done & ~s.done & ~over & (wedged == 0) & (s.harder < HARDER) & (jnp.max(gives, axis=0) > 1.0)
+        again = done & ~s.done & ~over & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
             jnp.where(over, 0, steps),
@@ -293,19 +294,23 @@ def _found(problem: Impact) -> tuple[jax.Array, jax.Array]:
     return end.best, end.part
 
 
-_solved = trailing(lambda _, problem: side_by_side(_found, problem.free.shape[1:], problem))
+def _side_by_side(harder: int, _: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
+    return side_by_side(partial(_found, harder), problem.free.shape[1:], problem)
 
 
-@jax.custom_jvp
-def _velocity(problem: Impact) -> tuple[jax.Array, jax.Array]:
-    return _solved((), problem)
+_solved = {harder: trailing(partial(_side_by_side, harder)) for harder in (0, HARDER)}
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _velocity(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
+    return _solved[harder]((), problem)
 
 
 @_velocity.defjvp
-def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     """The momentum stays in balance, whatever changes. How hard contacts were made is taken as given."""
     (problem,), (change,) = primals, tangents
-    v, part = _velocity(problem)
+    v, part = _velocity(harder, problem)
     fixed = lax.stop_gradient(part)
     problem, change = (x._replace(compliance=fixed * x.compliance) for x in (problem, change))
 
@@ -316,12 +321,15 @@ def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     return (v, part), (-solve(_matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
 
 
-def after(problem: Impact) -> After:
-    """The velocity after the step, with derivatives of any order by the equation that it obeys."""
+def after(problem: Impact, *, as_given: bool = False) -> After:
+    """The velocity after the step, with derivatives of any order by the equation that it obeys.
+
+    Contacts that give more than they may (`GIVES`) are made harder, unless compliances are to count `as_given`.
+    """
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
         return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none)
-    v, part = _velocity(problem)
+    v, part = _velocity(0 if as_given else HARDER, problem)
     problem = problem._replace(compliance=lax.stop_gradient(part) * problem.compliance)
     impulses = coulomb(problem, v)
     weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))

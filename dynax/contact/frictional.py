@@ -120,7 +120,8 @@ def _apart(inertia, rows, v, speed, friction) -> After:
     """With impulses that make all that touches part with a `speed`, shape `(k,)`, or more."""
     mobility, takes_part = _mobility(inertia, rows)
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(jnp.where(takes_part, speed, -1.0))
-    return after(Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction))
+    problem = Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction)
+    return after(problem, as_given=True)
 
 
 def _given(inertia, rows, v, press, friction) -> After:
@@ -131,9 +132,9 @@ def _given(inertia, rows, v, press, friction) -> After:
     compliance = small * mobility
     units = jnp.ones(3, v.dtype).at[2].set(small)
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(compliance * press / small)
-    found = after(
-        Impact(inertia, v, v, rows * units[:, None], target, compliance, mobility * small**2, friction * small)
-    )
+    rows = rows * units[:, None]
+    problem = Impact(inertia, v, v, rows, target, compliance, mobility * small**2, friction * small)
+    found = after(problem, as_given=True)
     return found._replace(impulses=found.impulses * units)
 
 

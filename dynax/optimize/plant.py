@@ -178,7 +178,7 @@ def _of_euler(plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, d
         moved = integrate(model, integrate(model, q, dq), dt * (v + dv))
         return jnp.concatenate([difference(model, after[:nq], moved), v + dv - after[nq:]])
 
-    still = jnp.zeros_like(v), jnp.zeros_like(v)
-    along = lambda dq, dv: jax.jvp(ahead, still, (dq, dv))  # noqa: E731
-    c, J = jax.vmap(along, in_axes=1, out_axes=(None, 1))(turns, rates)
-    return c, J
+    def along(dq: jax.Array, dv: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.jvp(ahead, (jnp.zeros_like(v), jnp.zeros_like(v)), (dq, dv))
+
+    return jax.vmap(along, in_axes=1, out_axes=(None, 1))(turns, rates)
