@@ -15,14 +15,13 @@ from jax import lax
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import GIVES, LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import Placed, Touch, candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
-from dynax.routes.inverse_dynamics import bias_force
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
@@ -54,8 +53,6 @@ class Chosen(NamedTuple):
     """Of the stops, as `contact.stops` has them."""
     penetration: jax.Array
     crowded: jax.Array
-    hit: jax.Array
-    """How much of a contact's impulse stops what comes, and does not bear what lies, by speeds, shape `(c,)`."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,7 @@ class Touching(AbstractStepper):
     """The semi-implicit step of a `Scene`: its velocity is the one nearest to that without contact, in the metric of
     the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.coulomb`).
 
-        q+ = integrate(q, dt w)        gap + dt n . u >= 0        impulse in the cone of friction
-
-    with `u = J w` and what the gap closes beyond its rate. The velocity `v+` it ends with differs from `w` by what
-    contact changes of Coriolis and gyroscopic forces (`_turned`).
+        q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
@@ -122,10 +116,9 @@ class Touching(AbstractStepper):
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
-        after = found.v + _turned(stiff, chosen, q, v, found, dt)
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found)
-        return Touched(q, after, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+        return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
@@ -144,11 +137,8 @@ class Touching(AbstractStepper):
         self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
     ) -> Chosen:
         """What is to be solved."""
-        both = jnp.stack([q, integrate(cast(Model, scene.model), q, dt * free)])
-        at, touch = jax.vmap(lambda q: _seen(scene, q))(both)
-        there = touch.gap[1]
-        at, touch = jax.tree.map(lambda x: x[0], (at, touch))
-        ends = stops_at(scene, q, at)
+        at = placed(scene, q)
+        touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
         material = candidate_materials(scene, q.dtype)
         gaps = jnp.concatenate([touch.gap, ends.gap])
         rows, crowded = self._nearest(gaps, scene.nv)
@@ -173,19 +163,13 @@ class Touching(AbstractStepper):
         # What does not move takes no part; where nothing can, there is nothing to solve.
         mobility = jnp.where(mobility > 0, mobility, 1.0)
         compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
-        before, after = normals @ v, normals @ free
-        # A ball that rolls has its velocity along axes that turn, and so goes down within a step: what gaps close more
-        # than their rates say is made up for. What they open more is left.
-        more = jnp.minimum(of(there - touch.gap, jnp.zeros(count)) - dt * after, 0.0)
-        more = jnp.where(rows < len(touch.gap), more, 0.0) / dt
-        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0)) - more
-        bounce = lax.stop_gradient((gap + dt * after < 0) & (before < 0) & (restitution > 0))
+        before = normals @ v
+        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
+        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (restitution > 0))
         target = jnp.where(bounce, jnp.maximum(apart, -restitution * before), apart)
         target = target[:, None] * np.array([0, 0, 1], q.dtype)
         problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, friction)
-        comes, lies = jnp.maximum(more - before, 0.0), jnp.abs(after - before)
-        hit = comes / jnp.where(comes + lies > 0, comes + lies, 1.0)
-        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded, hit)
+        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
     def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
         """The contacts that take part, and whether there is no room for some that should."""
@@ -195,32 +179,6 @@ class Touching(AbstractStepper):
         gaps = lax.stop_gradient(gaps)
         rows = lax.top_k(-gaps, most + 1)[1]
         return rows[:-1], gaps[rows[-1]] < 0
-
-
-def _seen(scene: Scene, q: jax.Array) -> tuple[Placed, Touch]:
-    at = placed(scene, q)
-    return at, contacts_at(scene, at)
-
-
-def _turned(stiff: Model, chosen: Chosen, q: jax.Array, v: jax.Array, found: After, dt: jax.Array) -> jax.Array:
-    """What Coriolis and gyroscopic forces change when they are those of the mean velocity with contact,
-    `(v + found) / 2`, in place of that without, `(v + free) / 2`: what rolls would gain energy from its own weight
-    otherwise, a part of some `g dt / r` in a second. After a hit they are those of the velocity that it leads to, along
-    whose axes the body then goes on, or momentum would be lost with the turn of these."""
-    problem = chosen.problem
-    hit = solve_definite(problem.inertia, problem.push(chosen.hit[:, None] * found.impulses)[:, None])[:, 0]
-    without, start = 0.5 * (v + problem.free), 0.5 * (v + found.v + hit)
-
-    def nearer(last: tuple, first: jax.Array) -> tuple[tuple, None]:
-        """With the turn itself in the mean: else each hit would feed energy into what spins."""
-        none, turned = last
-        bias = bias_force(cast(Model, stiff), q, jnp.where(first, without, start + 0.5 * turned))
-        none = jnp.where(first, bias, none)
-        return (none, dt * solve_definite(problem.inertia, (none - bias)[:, None])[:, 0]), None
-
-    # One program for the bias without contact and those with it.
-    (_, turned), _ = lax.scan(nearer, (jnp.zeros_like(v),) * 2, jnp.arange(1 + SemiImplicitEuler.evaluations) == 0)
-    return turned
 
 
 class _Told(NamedTuple):
