@@ -22,6 +22,7 @@ import numpy as np
 
 import dynax as dx
 from dynax import contact
+from dynax.simulate import TouchStatus
 
 HEAPS = ((2, 64), (5, 32), (10, 8))
 """Bodies and scenes."""
@@ -88,8 +89,7 @@ def measure(bodies: int, scenes: int, seed: int, dt: float, mode: str) -> bool:
     told = f"{mode}, {bodies:2} bodies, {scenes} scenes from seed {seed}: not finite {np.sum(~found['finite'])}"
     told += f"; energy rises by {100 * found['rise'].max():.3f} % (seed {seed + found['rise'].argmax()})"
     told += f"; as deep as {100 * deep.max():.3f} % of the least size (seed {seed + deep.argmax()})"
-    kinds = zip(("not solved", "crowded", "too soft"), (1, 2, 3), strict=True)
-    told += "; with steps " + ", ".join(f"{name} {np.sum(found['status'] == kind)}" for name, kind in kinds)
+    told += "; by the worst status " + ", ".join(f"{k.name} {np.sum(found['status'] == k)}" for k in TouchStatus)
     told += f"; out of bounds {[int(k) + seed for k in np.flatnonzero(bad)]}"
     print(f"{told}; {time.process_time() - begin:.0f} CPU s", flush=True)
     return not bad.any()

@@ -52,19 +52,19 @@ def _column(file: Path, columns: dict[str, np.ndarray], name: str) -> np.ndarray
 
 
 def _csv(file: Path) -> dict[str, np.ndarray]:
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:  # spreadsheets begin with a mark of their encoding
         rows = csv.reader(lines)
         names = [name.strip() for name in next(rows, [])]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"{file}: column {twice!r} stands there twice")
         values = []
-        for row in rows:
+        for row in filter(None, rows):  # but for empty lines
             if len(row) != len(names):
                 raise ValueError(f"{file}: line {rows.line_num} has {len(row)} entries for {len(names)} columns")
-            values.append(row)
+            values.append((rows.line_num, row))
     wanted = [k for k, name in enumerate(names) if name == "time" or name.startswith(("q/", "tau/"))]
-    return {names[k]: np.array([_number(file, names[k], row[k], n) for n, row in enumerate(values, 2)]) for k in wanted}
+    return {names[k]: np.array([_number(file, names[k], row[k], line) for line, row in values]) for k in wanted}
 
 
 def _number(file: Path, name: str, text: str, line: int) -> float:

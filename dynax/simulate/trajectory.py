@@ -48,7 +48,7 @@ class TouchStatus(IntEnum):
     """More overlaps than a step takes, `Touching.most`; the others were left alone."""
     TOO_SOFT = 3
     """A contact gives by more than all the motion that it should stop, and shapes sink into each other: what is light
-    under what is a million times as heavy, in float32. In float64 contacts are a thousand times as hard."""
+    under what is some hundred million times as heavy, in float32. In float64 contacts are a thousand times as hard."""
     NOT_FINITE = 4
 
 

@@ -135,7 +135,9 @@ def test_files_are_read_by_the_names_of_joints(ball, tmp_path):
 
     rows = np.stack(list(columns.values()), axis=1)
     written(columns, rows)
-    for file in (path, plain, table):
+    marked = tmp_path / "marked.csv"  # as spreadsheets write it, with an empty line at the end
+    marked.write_text(table.read_text() + "\n\n", encoding="utf-8-sig")
+    for file in (path, plain, table, marked):
         for found, given in zip(identify.read_log(file, ball), (time, q, tau), strict=True):
             np.testing.assert_array_equal(found, given)
 
