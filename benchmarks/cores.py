@@ -1,6 +1,6 @@
 """What the second core brings: one batch by dx.batch on one CPU device and on all, and Pinocchio on as many threads.
 
-    python -m benchmarks.cores             panda and talos, float32 and float64; some three minutes
+    python -m benchmarks.cores             panda and talos, float32 and float64; some five minutes
     python -m benchmarks.cores --quick     to see that it works
 
 Each number of cores has a process of its own, which is pinned to them before JAX starts; the processes take turns. Wall
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
-ROBOTS, DTYPES, BATCH, STEPS = ("panda", "talos"), ("float32", "float64"), 4096, 20
+ROBOTS, DTYPES, BATCH, STEPS = ("panda", "talos"), ("float32", "float64"), 16384, 20
 Timed = dict[str, float]
 
 
@@ -89,6 +89,8 @@ def _work(robot: str, dtype: str, cores: list[int]) -> None:
     import numpy as np
     import pinocchio as pin
 
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
     import dynax as dx
     from benchmarks.case import Case
     from benchmarks.jax_calls import as_type, use_precision
@@ -104,8 +106,13 @@ def _work(robot: str, dtype: str, cores: list[int]) -> None:
     use_precision(dtype == "float64")
     model = as_type(which.model, dtype)
     q, v, tau = (jnp.asarray(x, dtype) for x in (batch.q, batch.v, batch.tau))
-    some = BATCH // 4
+    some = BATCH // 16
     controls = jnp.zeros((some, STEPS, model.nv), dtype)
+    # Where they are computed with, as in a loop: what lies on one device is brought to the others in every call.
+    over_cores = Mesh(np.array(jax.devices()), ("core",))
+    model = jax.device_put(model, NamedSharding(over_cores, PartitionSpec()))
+    q, v, tau, controls = jax.device_put((q, v, tau, controls), NamedSharding(over_cores, PartitionSpec("core")))
+    q_some, v_some = jax.device_put((q[:some], v[:some]), NamedSharding(over_cores, PartitionSpec("core")))
 
     def loss(model, q, v, controls):
         return jnp.sum(dx.rollout(model, q, v, controls, 0.002).q[-1] ** 2)
@@ -114,7 +121,7 @@ def _work(robot: str, dtype: str, cores: list[int]) -> None:
     gradient = jax.jit(dx.batch(jax.grad(loss, argnums=(1, 2, 3))))
     calls: dict[str, tuple[Callable, int]] = {
         "forward dynamics": (lambda: jax.block_until_ready(forward(model, q, v, tau)), BATCH),
-        "gradient of a rollout": (lambda: jax.block_until_ready(gradient(model, q[:some], v[:some], controls)), some),
+        "gradient of a rollout": (lambda: jax.block_until_ready(gradient(model, q_some, v_some, controls)), some),
         "pinocchio": (lambda: pin.abaInParallel(len(cores), pool, *arrays, out), BATCH),
     }
     for call, _ in calls.values():

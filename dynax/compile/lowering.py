@@ -36,7 +36,9 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
         return tiled(lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, function.tile)
 
     if count == 1:
-        return _lowered(context, operands, in_tiles)
+        # Within `shard_map` a transpose would move its result to where its argument lies, which no kernel can.
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+            return _lowered(context, operands, in_tiles)
     if not batch or not isinstance(batch[-1], int) or batch[-1] % count:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
     mesh = AbstractMesh((count,), ("core",), axis_types=(AxisType.Auto,))  # the devices of the program, in its order

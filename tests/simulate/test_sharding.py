@@ -109,8 +109,23 @@ marked = {
     "batch": jax.jit(told).lower(model, *on_devices).as_text(),
 }
 kernels = {name: "xla_cpu_small_call" in text for name, text in marked.items()}
+
+# Of a robot that floats, the way back has sums that `shard_map` would have moved to where their terms lie.
+builder = dx.ModelBuilder()
+builder.body("hub", joint=dx.Free(), inertia=rod)
+builder.body("arm", parent="hub", joint=hinge, inertia=rod)
+floating = builder.build()
+slope_of_floating = jax.vmap(jax.grad(final, argnums=(1, 3)), in_axes=(None, 0, 0, 0))
+start = np.ones((size, floating.nq)), np.ones((size, floating.nv)), np.ones((size, steps, floating.nv))
+split = jax.shard_map(slope_of_floating, mesh=over_batch.mesh, in_specs=(PartitionSpec(), *[over_batch.spec] * 3),
+                      out_specs=over_batch.spec)
+share = [x[: size // 8] for x in start]
+backward = [
+    jax.jit(way).lower(floating, *args).as_text().count('small_call = "true"')
+    for way, args in ((slope_of_floating, share), (split, start))
+]
 print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": relative, "everywhere": everywhere,
-                  "kernels": kernels}))
+                  "kernels": kernels, "backward": backward}))
 """
 
 
@@ -171,6 +186,11 @@ def test_gradients_of_what_devices_share_are_summed(sharded):
 @pytest.mark.parametrize("way", ["vmap", "batch"])
 def test_each_device_has_its_kernels(sharded, way):
     assert sharded["kernels"][way]
+
+
+def test_the_way_back_has_as_many_kernels_on_several_devices(sharded):
+    one, several = sharded["backward"]
+    assert several == one > 0
 
 
 def test_batches_use_every_core_without_being_told(sharded):
