@@ -88,7 +88,6 @@ def _work(robot: str, dtype: str, cores: list[int]) -> None:
     import jax.numpy as jnp
     import numpy as np
     import pinocchio as pin
-
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import dynax as dx
