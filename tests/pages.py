@@ -16,9 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FAMILIES = ("actuate", "contact", "optimize", "identify", "operators", "simulate", "viz")
 """Submodules whose names are public beside those of `dynax` itself."""
-# A block of Python; before it, why it is not run, or the engine that it is run with; after it, what it prints.
+# A block of Python; before it, why it is not run, the engine that it is run with, or why it is a program of its own;
+# after it, what it prints.
 BLOCK = re.compile(
-    r"^(?:<!-- (not run|needs): (.+?) -->\n)?```python[^\n]*\n(.*?)^```\n(?:\n```text\n(.*?)^```)?",
+    r"^(?:<!-- (not run|needs|alone): (.+?) -->\n)?```python[^\n]*\n(.*?)^```\n(?:\n```text\n(.*?)^```)?",
     re.MULTILINE | re.DOTALL,
 )
 FENCED = re.compile(r"^ *```+.*?^ *```+ *$", re.MULTILINE | re.DOTALL)
@@ -34,12 +35,14 @@ class Block(NamedTuple):
     """Why it is not run; empty if it is."""
     needs: str
     """The package of another engine which is no dependency of the tests: CI runs the block where it is installed."""
+    alone: str
+    """Why it is a program of its own; empty if it is a part of its page's."""
 
 
 def blocks(page: Path) -> list[Block]:
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     return [
-        Block(code, shown, why if what == "not run" else "", why if what == "needs" else "")
+        Block(code, shown, *(why if what == kind else "" for kind in ("not run", "needs", "alone")))
         for what, why, code, shown in found
     ]
 

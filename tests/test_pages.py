@@ -1,6 +1,7 @@
 """What the README and pages of the documentation show is run, as their reader would, and prints what they show.
 
-Each page is one program, in a folder that has a `robot.urdf`. Those that take long stand in `slow_tests.txt`.
+Each page is one program, in a folder that has a `robot.urdf` and a `panel.npz`; a block that says so is one by itself.
+Those that take long stand in `slow_tests.txt`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from typing import get_origin
 import pytest
 from pages import PAGES, ROOT, Block, blocks, name_of, public, returned, used
 
+import dynax as dx
+
 WITH_BLOCKS = [page for page in PAGES if not all(block.excuse or block.needs for block in blocks(page))]
+ALONE = [(page, block) for page in PAGES for block in blocks(page) if block.alone]
 BESIDE = [page for page in PAGES if any(block.needs for block in blocks(page))]
 BETWEEN = "-- end of block --"
 
@@ -38,7 +42,12 @@ def same(printed: str, shown: str) -> bool:
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
 def test_page_prints_what_it_shows(page, tmp_path):
-    prints(page, [block for block in blocks(page) if not block.excuse and not block.needs], tmp_path)
+    prints(page, [block for block in blocks(page) if not (block.excuse or block.needs or block.alone)], tmp_path)
+
+
+@pytest.mark.parametrize(("page", "block"), ALONE, ids=lambda part: name_of(part) if isinstance(part, Path) else "")
+def test_block_is_a_program_of_its_own(page, block, tmp_path):
+    prints(page, [block], tmp_path)
 
 
 @pytest.mark.parametrize("page", BESIDE, ids=name_of)
@@ -46,13 +55,16 @@ def test_page_prints_what_it_shows_beside_its_engine(page, tmp_path):
     for engine in {block.needs for block in blocks(page) if block.needs}:
         if importlib.util.find_spec(engine) is None:
             pytest.skip(f"NO {engine.upper()}: WHAT {name_of(page)} DOES WITH IT WAS NOT RUN")
-    prints(page, [block for block in blocks(page) if not block.excuse], tmp_path)
+    prints(page, [block for block in blocks(page) if not (block.excuse or block.alone)], tmp_path)
 
 
 def prints(page: Path, run: list[Block], folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as in the other tests; numbers are the same
     shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
+    if any('"panel.npz"' in block.code for block in run):
+        elements = dx.panel_elements(dx.PanelSection.plate(0.005, E=70e9, density=2700.0), 1.0, 0.5)
+        dx.save_finite_elements(elements, folder / "panel.npz")
     (folder / "page.py").write_text(f"\nprint({BETWEEN!r})\n".join(block.code for block in run), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "page.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
