@@ -33,6 +33,19 @@ def import_viser() -> Any:
     return viser
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """No greetings of viser's, which speaks through rich: to the terminal, or as outputs of a notebook."""
+    import rich
+
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
 class Viewer:
     """Robots on a page at `url`; made by `dx.view`. It is closed by `close()`, at the end of a `with`, or with Python.
 
@@ -41,7 +54,7 @@ class Viewer:
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0):
-        with contextlib.redirect_stdout(None):  # it greets
+        with _silence():
             self._server = import_viser().ViserServer(host=host, port=port, verbose=False)
         self._scene, self._gui = self._server.scene, self._server.gui
         self._stage: list[Actor] = []
@@ -255,6 +268,8 @@ class Viewer:
         with self._stopped():
             page = html.escape(self._recorded().as_html(), quote=True)
         frame = f'<iframe srcdoc="{page}" width="100%" height="420" style="border:1px solid #ddd"></iframe>'
+        if not self._closed.is_set():
+            frame += f'<a href="{self.url}" target="_blank">{self.url}</a>'  # sliders and buttons, while Python runs
         return {"text/html": frame, "text/plain": repr(self)}
 
     # Its end -----------------------------------------------------------------------------------------------------
@@ -270,7 +285,7 @@ class Viewer:
             self._closed.set()
             if self._player is not None and self._player is not threading.current_thread():
                 self._player.join()  # a last picture is not to go to a server that has ended
-            with contextlib.redirect_stdout(None):
+            with _silence():
                 self._server.stop()
 
     def __enter__(self) -> Viewer:

@@ -98,6 +98,17 @@ def test_loops_stay_closed_by_hand():
     assert elbow == pytest.approx(foot + 1.1 * np.exp(1j * rocker), abs=1e-9)
 
 
+def test_a_notebook_shows_the_page_and_nothing_else():
+    """In a kernel, where viser's greetings would be outputs of a cell."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    source = "import dynax as dx; dx.view(dx.load('<mujoco><worldbody><body/></worldbody></mujoco>'), port=0)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    (output,) = notebook.cells[0].outputs
+    assert output.data["text/html"].startswith("<iframe srcdoc=")
+    assert "localhost" in output.data["text/html"][-200:]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM: NO BROWSER LOOKED AT THE PAGE (apt-get install chromium)")
 def test_a_browser_shows_the_saved_page_as_the_renderer_draws_it(tmp_path):
