@@ -72,7 +72,7 @@ result = jax.tree.map(lambda x: x[0], many)
 print(result)
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), dpi=60, layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), layout="constrained")
 moment = np.arange(knots) * dt
 left.plot(np.arange(knots + 1) * dt, jax.vmap(hand)(result.states), label=["x", "y", "z"])
 left.set(xlabel="time [s]", ylabel="hand [m]")
@@ -142,7 +142,7 @@ print(f"away from the place after one second: mean {away[100:].mean():.1f} mm, l
 print("ticks missed:", int(plan.missed), "- of 400, later than 10 ms:", int(np.sum(np.array(took) > 10.0)))
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), dpi=60, layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), layout="constrained")
 left.plot(*wanted[:, :2].T, ":", label="place")
 left.plot(*path[:, :2].T, label="hand")
 left.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
