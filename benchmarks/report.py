@@ -184,6 +184,24 @@ def closed(rows: Rows) -> str:
     return f"{legs}\n\n{table([*(f'{n} four-bars' for n in LOOP_SIZES), 'exponent'], [row])}"
 
 
+def newest(rows: Rows) -> str:
+    """What is measured beside Pinocchio, with another version of JAX."""
+    lines = []
+    for what in ("fd", "id", "mass", "jac", "dfd"):
+        for row in rows.find(what=what, engine="dynax", route="dx.batch"):
+            key = {k: row[k] for k in ("what", "robot", "dtype", "batch")}
+            pin = rows.cpu(**key, engine="pinocchio")
+            value = over(row["cpu"], pin) if what == "dfd" else over(pin, row["cpu"])
+            cells = [what, row["robot"], row["dtype"], str(row["batch"]), microseconds(row["cpu"]), microseconds(pin)]
+            lines.append([*cells, *rows.judged(what, row["robot"], row["dtype"], value)])
+    header = rows.headers[0]
+    versions = {"Python": header["python"], **{name: header["versions"][name] for name in ("jax", "jaxlib", "pin")}}
+    with_what = ", ".join(f"{name} {number}" for name, number in versions.items())
+    text = f"{with_what}; {header['date']}, load {header['load']} at the start. Of `dfd` the ratio is over Pinocchio."
+    head = ["what", "robot", "type", "batch", "`dx.batch`", "Pinocchio", "Pinocchio over", "target"]
+    return f"{text}\n\n{table(head, lines)}"
+
+
 def exponent(points: list[tuple[float, float]]) -> float | None:
     """The slope of the line that fits best, least squares."""
     if len(points) < 2:
@@ -237,13 +255,16 @@ SECTIONS: dict[str, tuple[str, str, Section]] = {
 }
 
 
-def page(rows: Rows) -> str:
+def page(rows: Rows, other: Rows | None = None) -> str:
     measured = {row["what"] for row in rows.rows if "cpu" in row}
     parts = [
         f"## {title}\n\n{text}\n\n{section(rows)}\n"
         for what, (title, text, section) in SECTIONS.items()
         if what in measured
     ]
+    if other:
+        parts.append(f"## With the newest JAX\n\n{newest(other)}\n")
+        rows.missed += [f"{line}, with the newest JAX" for line in other.missed]
     losses = ["## Where dynax loses\n", "Targets missed:\n", *(_list(rows.missed)), ""]
     losses += ["Where a peer is faster than `dx.batch`, and how many times:\n", _slower(rows), ""]
     failures = [
@@ -268,10 +289,14 @@ def _list(lines: list[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description="Write docs/benchmarks.md.")
+    # Beside them, `newest.jsonl`: rows with the newest JAX, if there are any.
     parser.add_argument("rows", nargs="?", type=Path, default=ROOT / "benchmarks" / "results" / "latest.jsonl")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
     options = parser.parse_args()
-    options.page.write_text(page(Rows.read(options.rows)), encoding="utf-8")
+    other = options.rows.with_name("newest.jsonl")
+    options.page.write_text(
+        page(Rows.read(options.rows), Rows.read(other) if other.exists() else None), encoding="utf-8"
+    )
     print(f"written: {options.page}")
 
 
