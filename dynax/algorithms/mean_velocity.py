@@ -41,10 +41,10 @@ class Place(NamedTuple):
         return s, motions(model, s, self.kin, v, a)
 
 
-def place(model: Model, q: jax.Array, *, positions: bool = False) -> Place:
+def place(model: Model, q: jax.Array, execution: str = "automatic", *, positions: bool = False) -> Place:
     """For trailing batch axes. Armature has those of the velocity too, since friction is part of it."""
     q = jnp.broadcast_to(q, (len(q), *jnp.broadcast_shapes(q.shape[1:], model.armature.shape[1:])))
-    s = setup(model, q, execution="automatic")
+    s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=positions)
     return Place(s, kin, world_inertias(s, kin))
 

@@ -122,7 +122,7 @@ def _held(below: Transform, above: Transform, velocity, to_velocity, time, *, cl
     assert isinstance(turning, Motion)
     one = jax.tree.map(lambda a: a[None], Ends(rotation, translation, columns, relative, turning))
     parameters = tuple(jnp.asarray([p], dtype) for p in closure.parameters)
-    residual, entries, rate, bias, _ = _closed(closure, one, parameters, time, ())
+    residual, entries, rate, bias, *_ = _closed(closure, one, parameters, time, None)
     assert rate is not None
     assert bias is not None
     first, second = jnp.split(jnp.asarray(entries)[:, 0], 2, axis=1)

@@ -69,25 +69,17 @@ def loop_paths(structure: Structure) -> Paths:
 
 def relative_motion(model: Model, s: Setup, kin: Parts, *, moving: bool = False) -> Ends:
     """The ends of all loops; with `moving`, from kinematics with velocities and accelerations (and gravity in them)."""
-    structure, n = model.structure, model.num_bodies
-    below = np.array([loop.predecessor for loop in structure.loops]) % (n + 1)
-    above = np.array([loop.successor for loop in structure.loops]) % (n + 1)
+    structure = model.structure
+    below, above = _bodies(model)
     bodies = s.layout.body_order(Parts(kin.roots, kin.rows))
     constants = s.layout.body_order(s.constants)
     axes = public_rotation(constants, bodies.rotation)
     origin = bodies.position - axes @ constants.hinge_offset
     root = root_offsets(model, s)
 
-    def with_world(own, world):
-        return jax.tree.map(
-            lambda a, b: jnp.concatenate([jnp.broadcast_to(a, (n, *s.batch)), jnp.broadcast_to(b, (1, *s.batch))]),
-            own,
-            world,
-        )
-
     zero = jnp.zeros((1, *s.batch), s.dtype)
-    axes = with_world(axes, Mat3.identity(zero))
-    origin, joint, root = (with_world(x, Vec3.zero(zero)) for x in (origin, bodies.position, root))
+    axes = _with_world(s, axes, Mat3.identity(zero))
+    origin, joint, root = (_with_world(s, x, Vec3.zero(zero)) for x in (origin, bodies.position, root))
 
     def end(index: np.ndarray, poses) -> tuple[Mat3, Vec3, Vec3]:
         turn = rows_mat(lift(poses.rotation, 3, len(s.batch), s.dtype))
@@ -107,11 +99,19 @@ def relative_motion(model: Model, s: Setup, kin: Parts, *, moving: bool = False)
     joints = tuple((at_s - take_rows(joint, index)) + (root_s - take_rows(root, index)) for index in (below, above))
     sign = paths.sign.reshape(paths.sign.shape + (1,) * len(s.batch)).astype(s.dtype)
     turned = column.shift(about).rotate_back(jax.tree.map(lambda a: a[:, None], axes_s)) * sign
-    if not moving:
-        return Ends(axes_p.T @ axes_s, axes_p.transpose_apply(gap), turned, None, None, axes_s, joints)
+    still = Ends(axes_p.T @ axes_s, axes_p.transpose_apply(gap), turned, None, None, axes_s, joints)
+    return in_motion(model, s, kin, still) if moving else still
 
+
+def in_motion(model: Model, s: Setup, kin: Parts, ends: Ends) -> Ends:
+    """The ends, whose places are known, with their velocity and its rate."""
+    below, above = _bodies(model)
+    bodies, zero = s.layout.body_order(Parts(kin.roots, kin.rows)), jnp.zeros((1, *s.batch), s.dtype)
+    axes_s, joints = ends.axes, ends.from_joints
+    assert axes_s is not None
+    assert joints is not None
     lifted = Motion(Vec3.zero(zero), Vec3(*(zero - g for g in (s.gravity.x, s.gravity.y, s.gravity.z))))
-    velocity, acceleration = with_world((bodies.velocity, bodies.acceleration), (Motion.zero(zero), lifted))
+    velocity, acceleration = _with_world(s, (bodies.velocity, bodies.acceleration), (Motion.zero(zero), lifted))
 
     def at_ends(motion: Motion) -> list[Motion]:
         return [take_rows(motion, index).shift(offset) for index, offset in zip((below, above), joints, strict=True)]
@@ -119,12 +119,20 @@ def relative_motion(model: Model, s: Setup, kin: Parts, *, moving: bool = False)
     (other, own), (lagging, leading) = at_ends(velocity), at_ends(acceleration)
     relative = own - other
     rate = leading - lagging - own.cross(relative)
-    return Ends(
-        axes_p.T @ axes_s,
-        axes_p.transpose_apply(gap),
-        turned,
-        relative.rotate_back(axes_s),
-        rate.rotate_back(axes_s),
-        axes_s,
-        joints,
-    )
+    return ends._replace(velocity=relative.rotate_back(axes_s), bias=rate.rotate_back(axes_s))
+
+
+def _bodies(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """The two bodies of each loop, the predecessor's first; the world is the last row."""
+    pairs = [(loop.predecessor, loop.successor) for loop in model.structure.loops]
+    below, above = np.array(pairs, dtype=int).reshape(-1, 2).T % (model.num_bodies + 1)
+    return below, above
+
+
+def _with_world(s: Setup, own, world):
+    """Of all bodies in their order, and of the world."""
+
+    def joined(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.concatenate([jnp.broadcast_to(x, (len(x), *s.batch)) for x in (a, b)])
+
+    return jax.tree.map(joined, own, world)

@@ -20,7 +20,7 @@ def rows_at(model: Model, q: jax.Array, v: jax.Array | None = None) -> Rows:
     s = setup(model, q, v)
     moving = v is not None
     kin = kinematics(model, s, v, positions=True, accelerations=moving, gravity=moving)
-    return constraint_rows(model, s, kin, v)
+    return constraint_rows(model, s, kin, v)._replace(places=None)
 
 
 @jax.jit

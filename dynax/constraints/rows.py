@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.fence import fenced
-from dynax.constraints.ends import Ends, loop_paths, relative_motion
+from dynax.constraints.ends import Ends, in_motion, loop_paths, relative_motion
 from dynax.joints import AbstractClosure
 from dynax.model import Model
 from dynax.model.configuration import rate_rows
@@ -45,6 +45,8 @@ class Rows(NamedTuple):
     weights: jax.Array | None = None
     """By what rows count when they are compared, shape `(nc,)`: one over what joints could do to each of them, were all
     directions along it. Turns and shifts, in large and in small mechanisms, are then of the order of one."""
+    places: tuple[Ends, list[jax.Array]] | None = None
+    """Of the loops: their ends, and for each kind of closure how an error changes as the ends move."""
 
 
 class Plan(NamedTuple):
@@ -98,25 +100,31 @@ def plan(structure: Structure) -> Plan:
     return Plan(members, start, parameter, entry, rows, count)
 
 
-def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = None) -> Rows:
-    """The rows for trailing batch axes; with `v`, `kin` must have velocities, and accelerations with gravity."""
+def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = None, *, at: Rows | None = None) -> Rows:
+    """The rows for trailing batch axes; with `v`, `kin` must have velocities, and accelerations with gravity; `at` are
+    the rows of the same places, if they are known."""
     p, structure = plan(model.structure), model.structure
-    batch, dtype = s.batch, s.dtype
+    batch, dtype, places = s.batch, s.dtype, None
     residual, rate, bias, entries, sizes = [], [], [], [], []
     if structure.loops:
-        ends = fenced(relative_motion(model, s, kin, moving=v is not None), batch)
+        if at is None or at.places is None:
+            ends, slopes = fenced(relative_motion(model, s, kin, moving=v is not None), batch), [None] * len(p.groups)
+        else:
+            ends, slopes = at.places
+            new = in_motion(model, s, kin, ends)
+            ends = ends._replace(**fenced({"velocity": new.velocity, "bias": new.bias}, batch))
         parameters = lift(model.loop_parameters, 1, len(batch), dtype)
-        order = []
-        for closure, group in p.groups:
+        order, used = [], []
+        for (closure, group), slope in zip(p.groups, slopes, strict=True):
             own = take_entries(parameters, p.parameter[group], len(closure.parameters))
-            found = _closed(closure, take_rows(ends, group), own, lift(model.time, 0, len(batch), dtype), batch)
-            for parts, values in zip((residual, entries, rate, bias, sizes), found, strict=True):
+            found = _closed(closure, take_rows(ends, group), own, lift(model.time, 0, len(batch), dtype), slope)
+            for parts, values in zip((residual, entries, rate, bias, sizes, used), found, strict=True):
                 parts.append(values)
             order.append(p.start[group][None] + np.arange(closure.rows)[:, None])
         back = np.argsort(np.concatenate([o.reshape(-1) for o in order]))
         residual, rate, bias, sizes = ([take_rows(_flat(parts, batch), back)] if parts[0] is not None else []
                                        for parts in (residual, rate, bias, sizes))  # fmt: skip
-        entries = [_flat(entries, batch)]
+        entries, places = [_flat(entries, batch)], (ends, used)
     ratio_at = 0
     ratio = lift(model.coupling_ratio, 1, len(batch), dtype)
     offset = lift(model.coupling_offset, 1, len(batch), dtype)
@@ -148,7 +156,7 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     moving = v is not None
     listed = _flat(entries, batch)
     rates = (joined(rate), joined(bias)) if moving else (None, None)
-    return Rows(joined(residual), take_rows(listed, p.entry), *rates, listed, 1.0 / joined(sizes))
+    return Rows(joined(residual), take_rows(listed, p.entry), *rates, listed, 1.0 / joined(sizes), places)
 
 
 def _longest(rows: jax.Array) -> jax.Array:
@@ -162,9 +170,9 @@ def _flat(parts: list, batch: tuple[int, ...]) -> jax.Array:
                             for x, n in zip(parts, sizes, strict=True)])  # fmt: skip
 
 
-def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.Array, batch: tuple[int, ...]):
-    """Residual `(rows, loops)`, entries `(rows, loops, w)`, if the ends move the rate and the bias, and how large the
-    entries of each row could be."""
+def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.Array, slope: jax.Array | None):
+    """Residual `(rows, loops)`, entries `(rows, loops, w)`, if the ends move the rate and the bias, how large the
+    entries of each row could be, and `slope`, the residual's by the ends' motion, `(6, rows, loops)`, if not known."""
     shape = ends.rotation.xx.shape
 
     def error(rotation: Mat3, translation: Vec3, time: jax.Array) -> jax.Array:
@@ -183,8 +191,9 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
         twist = Motion(Vec3(*unit[:3]), Vec3(*unit[3:]))
         return jax.jvp(error, at, (*moved(ends.rotation, twist), jnp.zeros_like(now)))[1]
 
-    units = jnp.broadcast_to(jnp.eye(6, dtype=now.dtype).reshape(6, 6, *(1,) * len(shape)), (6, 6, *shape))
-    slope = jax.vmap(along)(units)  # (6, rows, loops)
+    if slope is None:
+        units = jnp.broadcast_to(jnp.eye(6, dtype=now.dtype).reshape(6, 6, *(1,) * len(shape)), (6, 6, *shape))
+        slope = jax.vmap(along)(units)
     columns = _six(ends.columns)  # (6, loops, w)
     entries = sum(slope[k][:, :, None] * columns[k][None] for k in range(6))
     residual = error(*at)
@@ -193,7 +202,7 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     possible = angular * turning + linear * shifting
     size = jnp.where(possible > 0.0, possible, 1.0)
     if ends.velocity is None or ends.bias is None:
-        return residual, entries, None, None, size
+        return residual, entries, None, None, size, slope
     twist = ends.velocity
 
     def rate(rotation: Mat3, translation: Vec3, now: jax.Array) -> jax.Array:
@@ -202,7 +211,7 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     first, second = jax.jvp(rate, at, (*moved(ends.rotation, twist), tick))
     acceleration = _six(ends.bias)
     second = second + sum(slope[k] * acceleration[k][None] for k in range(6))
-    return residual, entries, first, -second, size
+    return residual, entries, first, -second, size, slope
 
 
 def _length(parts) -> jax.Array:

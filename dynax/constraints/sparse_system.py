@@ -80,7 +80,7 @@ def _loop_rows(model: Model, q: jax.Array, v: jax.Array, settle: jax.Array | Non
     for closure, group in p.groups:
         parameters = model.loop_parameters.astype(q.dtype)
         own = take_entries(parameters, p.parameter[group], len(closure.parameters))
-        found = _closed(closure, take_rows(ends, group), own, model.time.astype(q.dtype), ())
+        found = _closed(closure, take_rows(ends, group), own, model.time.astype(q.dtype), None)
         residual, entries, rate, bias = (jnp.swapaxes(jnp.asarray(part), 0, 1) for part in found[:4])
         if settle is not None:
             bias = bias - 2.0 / settle * rate - residual / settle**2

@@ -99,7 +99,8 @@ class Moves(NamedTuple):
     change: Change
 
     @staticmethod
-    def of(primals: tuple, tangents: tuple) -> Moves:
+    def of(primals: tuple, tangents: tuple, tree_of: Callable[[Any], Any] = lambda model: model) -> Moves:
+        """`tree_of(model)` is what the configuration is that of."""
         model, q, v, _, external = primals
         dmodel, dq, dv, dtau, dexternal = tangents
         constants, structure = jax.tree.flatten((model, external))
@@ -108,7 +109,7 @@ class Moves(NamedTuple):
         leaves, along = (tuple(full(x[k], v.shape[1:]) for k in which) for x in (constants, rates))
         change = Change(
             leaves=along,
-            q=None if is_zero(dq) else tangent_rows(model, q, dq),
+            q=None if is_zero(dq) else tangent_rows(tree_of(model), q, dq),
             v=None if is_zero(dv) else dv,
             last=jnp.zeros_like(v) if is_zero(dtau) else dtau,
         )

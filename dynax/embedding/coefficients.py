@@ -224,7 +224,7 @@ def elimination(p: NodePlan, entries: jax.Array, columns: Columns | None = None)
     orthogonal, upper, given = [], [], []
     choice = (None,) * len(p.groups) if columns is None else columns
     for g, chosen in zip(p.groups, choice, strict=True):
-        y = entries[g.entries]
+        y = pick(entries, g.entries)
         if chosen is not None:
             y = jnp.sum(y[:, :, :, None] * chosen[:, None], axis=2)
         q, r = orthonormal(y[:, :, : g.dependent])
@@ -275,7 +275,7 @@ def dependents(p: NodePlan, e: Elimination, right: jax.Array) -> jax.Array:
     batch = right.shape[1:]
     found = [jnp.zeros_like(right, shape=(1, *batch))]
     for k, g in enumerate(p.groups):
-        own = _solved(e.orthogonal[k], e.upper[k], right[g.rows][:, :, None])
+        own = _solved(e.orthogonal[k], e.upper[k], pick(right, g.rows)[:, :, None])
         still = jnp.zeros_like(right, shape=(1, g.freedoms.shape[1] - g.dependent, 1, *batch))
         found.append(_listed(g, own, still, e.columns[k])[:, 0])
     return take_rows(jnp.concatenate(found), p.solved + 1)

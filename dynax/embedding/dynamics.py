@@ -15,8 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.articulated import Tree, recursion
+from dynax.algorithms.factor import Factor
 from dynax.algorithms.frames import root_offsets
-from dynax.algorithms.rnea import rnea
+from dynax.algorithms.mean_velocity import Place as Spot
+from dynax.algorithms.mean_velocity import place
+from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.base import free_bases
 from dynax.bodies.node import Node
 from dynax.constraints.residual import rows_at
@@ -44,7 +47,7 @@ from dynax.spatial import Motion, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
 from dynax.tree.freedoms import freedoms
-from dynax.tree.kinematics import kinematics
+from dynax.tree.kinematics import kinematics, moved
 from dynax.tree.layout import Parts
 from dynax.tree.nodes import Load
 from dynax.tree.setup import Setup, setup
@@ -142,11 +145,14 @@ def rheonomic(structure: Structure) -> bool:
 
 
 class State(NamedTuple):
-    """The tree at the velocity that the embedded one gives it."""
+    """The tree at the velocity that the embedded one gives it, each pose and each column computed once."""
 
+    coordinates: Coordinates
+    spot: Spot
+    """What the configuration decides by itself, with positions."""
     setup: Setup
     kin: Parts
-    """With positions, and bias accelerations of the tree."""
+    """The same in motion, with the bias accelerations of the tree."""
     v: jax.Array
     drift: jax.Array
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
@@ -172,43 +178,51 @@ def motion_of(
     return Moving(c, whole, dependents(c.plan, c.elimination, bias))
 
 
-def tree_state(model: Model, q, c: Coordinates, v: jax.Array, execution: str = "levels") -> State:
-    whole = tree_velocity(model, q, c, v)
-    s = setup(model, q, whole, execution)
-    kin = kinematics(model, s, whole, positions=True, accelerations=True, gravity=True)
-    bias = constraint_rows(model, s, kin, whole).bias
+def in_motion(model: Model, q: jax.Array, v: jax.Array, p: NodePlan, chart: Chart | None, execution: str) -> State:
+    """From embedded velocities."""
+    spot = place(model, q, execution, positions=True)
+    at = constraint_rows(model, spot.setup, spot.kin)
+    c = coordinates(at, p, chart)
+    whole = expanded(c.plan, c.x, v)
+    if rheonomic(model.structure):
+        rate = constraint_rows(model, *spot.moving(model, whole), whole, at=at).rate
+        assert rate is not None
+        whole = whole - dependents(c.plan, c.elimination, rate)
+    s, kin = spot.moving(model, whole)
+    bias = constraint_rows(model, s, kin, whole, at=at).bias
     assert bias is not None
-    return State(s, kin, whole, dependents(c.plan, c.elimination, bias))
+    return State(c, spot, s, kin, whole, dependents(c.plan, c.elimination, bias))
 
 
 @for_models
-def forward(
+def solved(
     model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
-) -> jax.Array:
-    """Embedded accelerations for trailing batch axes; `q` is the tree's configuration, `v` and `tau` are embedded."""
-    place = at(model, q, embedding, execution, chart)
-    c, tree, rows = place.coordinates, place.tree, place.coordinates.plan.rows
-    s, kin, whole, drift = tree_state(model, q, c, v, execution)
-    forces = s.layout.body_order(net_forces(s, kin, world_inertias(s, kin), external))
+) -> tuple[jax.Array, Factor]:
+    """Embedded accelerations and the factor of the mass matrix, for trailing batch axes; `q` is the tree's
+    configuration, `v` and `tau` are embedded."""
+    c, spot, s, kin, whole, drift = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
+    moving, tree = placed(model, spot.setup, spot.kin, c.plan.rows, c.x, spot.inertias)
+    rows = c.plan.rows
+    forces = s.layout.body_order(net_forces(s, kin, spot.inertias, external))
     along = pick(drift, rows.path)
-    bias = jax.tree.map(lambda a: jnp.sum(a * along, axis=2), place.moving)
+    bias = jax.tree.map(lambda a: summed(a * along, 2), moving)
     needed = passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift
     rest = tau - reduced(c.plan, c.x, needed if chart is None else needed - chart.force)
     on_bases = take_rows(forces, np.array(rows.tree.bases, dtype=int))
-    return recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest).a
+    found = recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest)
+    return found.a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
 
 
 @for_models
-def tree_force(model: Model, q, v, a, external) -> jax.Array:
-    """Inverse dynamics of the tree, for trailing batch axes."""
-    return rnea(model, q, v, a, external)
-
-
 def inverse(
-    model: Model | FlexibleModel, q, v, a, external, embedding: Embedding, chart: Chart | None = None
+    model: Model, q, v, a, external, embedding: Embedding, chart: Chart | None = None, execution: str = "automatic"
 ) -> jax.Array:
     """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
-    c, tree_v, drift = motion_of(model, q, v, embedding, chart)
+    c, spot, s, kin, tree_v, drift = in_motion(model, q, v, plan_of(model, embedding), chart, execution)
     whole = drift if a is None else drift + expanded(c.plan, c.x, a)
-    force = tree_force(model, q, tree_v, whole, external)
-    return reduced(c.plan, c.x, force if chart is None else force - chart.force)
+    change = moved(model, s, kin, whole)
+    kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(kin, change, strict=True)))
+    forces = transmitted(s, kin, net_forces(s, kin, spot.inertias, external))
+    needed = project(model, s, kin, forces) + passive_force(model, q, tree_v)
+    needed = needed + per_velocity(model.armature, whole) * whole
+    return reduced(c.plan, c.x, needed if chart is None else needed - chart.force)

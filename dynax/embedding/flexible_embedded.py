@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.articulated import Tree, recursion
+from dynax.algorithms.factor import Factor
 from dynax.bodies.flexible import Modal
 from dynax.bodies.node import Node
 from dynax.embedding.coefficients import (
@@ -33,19 +34,20 @@ from dynax.embedding.coefficients import (
     plan_of,
     reduced,
 )
-from dynax.embedding.dynamics import Place, coordinates, forward, placed, tree_force, tree_velocity
+from dynax.embedding.coefficients import expanded as expanded_tree
+from dynax.embedding.dynamics import Place, coordinates, inverse, motion_of, placed, solved, tree_velocity
 from dynax.embedding.dynamics import at as place_at
 from dynax.embedding.flexible import (
     State,
     bending,
     expanded,
     inertias_at,
-    inverse,
     moving,
     on_frames,
     on_modes,
     state,
 )
+from dynax.embedding.flexible import inverse as inverse_of_tree
 from dynax.embedding.flexible import reduced as onto_tree
 from dynax.embedding.flexible_loops import rows_of
 from dynax.linear.sums import summed
@@ -118,8 +120,8 @@ def _(model, q, embedding, execution="levels", chart: Chart | None = None) -> Pl
     return Place(c, *nodes_of(model, at, s, kin, p, c.x, b))
 
 
-@extend(forward, FlexibleModel)
-def _(model, q, v, tau, external, embedding, execution="levels", chart: Chart | None = None) -> jax.Array:
+@extend(solved, FlexibleModel)
+def _(model, q, v, tau, external, embedding, execution="levels", chart: Chart | None = None):
     skeleton, p = model.skeleton, plan_of(model, embedding, execution)
     at = state(model, q)
     s = setup(skeleton, at.q, execution=execution)
@@ -142,9 +144,13 @@ def _(model, q, v, tau, external, embedding, execution="levels", chart: Chart | 
     _, tree = nodes_of(model, at, m.setup, m.kin, p, c.x, b)
     on_bases = take_rows(forces, np.array(p.rows.tree.bases, dtype=int))
     found = recursion(tree, Load(pick(forces, p.rows.body)), on_bases, rest)
-    return found.a * found.roots.definite() if p.rows.tree.bases else found.a
+    a = found.a * found.roots.definite() if p.rows.tree.bases else found.a
+    return a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
 
 
-@extend(tree_force, FlexibleModel)
-def _(model, q, v, a, external) -> jax.Array:
-    return inverse(model, q, v, a, external)
+@extend(inverse, FlexibleModel)
+def _(model, q, v, a, external, embedding, chart: Chart | None = None, execution="levels") -> jax.Array:
+    c, tree_v, drift = motion_of(model, q, v, embedding, chart)
+    whole = drift if a is None else drift + expanded_tree(c.plan, c.x, a)
+    force = inverse_of_tree(model, q, tree_v, whole, external)
+    return reduced(c.plan, c.x, force if chart is None else force - chart.force)

@@ -51,7 +51,7 @@ def rows_of(model: FlexibleModel, at: State, s: Setup, kin: Parts, q: jax.Array,
     rows = constraint_rows(tree, s, kin, None if v is None else at.v)
     columns = at.columns[:, :, :, None]
     matrix = jnp.swapaxes(reduced(model, at.bodies, columns, jnp.swapaxes(rows.matrix, 0, 1)), 0, 1)
-    parts = [rows._replace(matrix=matrix, entries=None)]
+    parts = [rows._replace(matrix=matrix, entries=None, places=None)]
     parts += [condition_rows(model, condition, q, v) for condition in skeleton.structure.conditions]
     whole = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     return whole._replace(entries=whole.matrix.reshape(-1, *whole.matrix.shape[2:]))

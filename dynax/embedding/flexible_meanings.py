@@ -51,9 +51,9 @@ from dynax.embedding.flexible import (
 )
 from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
-from dynax.embedding.flexible_rule import differentiable
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
+from dynax.embedding.rule import differentiable
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     difference_rows,
@@ -207,7 +207,7 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
     extend(_function, FlexibleModel)(_function.__wrapped__)
 
 
-_FORWARD = {execution: differentiable(execution) for execution in sweep.EXECUTIONS}
+_FORWARD = {execution: differentiable(partial(solved, execution=execution), inverse) for execution in sweep.EXECUTIONS}
 _FORWARD["automatic"] = _FORWARD["levels"]
 
 

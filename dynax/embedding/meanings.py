@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from dynax import sweep
 from dynax.algorithms.coriolis import coriolis_matrix
 from dynax.algorithms.crba import mass_matrix
-from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix
+from dynax.algorithms.factor import Factor, factorize, factorized, inverse_mass_matrix
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
@@ -34,14 +34,15 @@ from dynax.algorithms.momentum import (
 )
 from dynax.algorithms.regressor import inverse_dynamics_regressor
 from dynax.algorithms.rnea import gravity_force
-from dynax.compile.batching import batch_last
+from dynax.compile.batching import batch_last, walking
 from dynax.constraints.assembly import assemble
 from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.coefficients import dense, expanded, plan_of
-from dynax.embedding.dynamics import at, forward, inverse, motion_of
+from dynax.embedding.dynamics import at, inverse, motion_of, solved
 from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors, of_independent
+from dynax.embedding.rule import differentiable
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     configuration_rate,
@@ -134,9 +135,11 @@ def _(model, q, v, name, *, frame):
     return whole + jacobian_bias(model.tree, q, m.v, name, frame=frame)
 
 
-@batch_last
-def _inverse(model: EmbeddedModel, q, v, a, external) -> jax.Array:
-    return inverse(model.tree, q, v, a, external, model.embedding, model.chart)
+def _needed(model: EmbeddedModel, q, v, a, external, execution: str = "automatic") -> jax.Array:
+    return inverse(model.tree, q, v, a, external, model.embedding, model.chart, execution)
+
+
+_inverse = walking(batch_last)(_needed)
 
 
 @extend(inverse_dynamics, EmbeddedModel)
@@ -181,10 +184,10 @@ def _(model, q, v, a):
 
 
 def _by_walks(execution: str):
-    def core(model: EmbeddedModel, q, v, tau, external) -> jax.Array:
-        return forward(model.tree, q, v, tau, external, model.embedding, execution, model.chart)
+    def found(model: EmbeddedModel, q, v, tau, external) -> tuple[jax.Array, Factor]:
+        return solved(model.tree, q, v, tau, external, model.embedding, execution, model.chart)
 
-    return batch_last(core)
+    return differentiable(found, _needed)
 
 
 _FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}

@@ -39,6 +39,7 @@ from dynax.model.checks import as_state
 from dynax.model.configuration import integrate, integrate_rows, neutral
 from dynax.model.flexible import FlexibleModel, Member, entries_of, skeleton_of
 from dynax.operators.pytree import pytree_dataclass
+from dynax.sweep import take_rows
 from dynax.topology import Topology
 
 # Reference configurations that close better than this, in the units of the residual, are taken.
@@ -310,7 +311,7 @@ def tree_of(model: Model | EmbeddedModel | FlexibleModel) -> Model | FlexibleMod
 def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:
     """Of entries for the tree's freedoms, `(nv of the tree,)`, those of the independent ones; batch axes trail."""
     p = plan_of(model.tree, model.embedding)
-    found = whole[p.independent]
+    found = take_rows(whole, p.independent)
     if model.chart is None:
         return found
     place = np.full(model.tree.nv, -1)

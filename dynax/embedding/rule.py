@@ -1,10 +1,10 @@
-"""How forward dynamics of bodies that bend is differentiated: as that of rigid ones (`dynax.derivatives.rule`), with
-the derivatives of inverse dynamics itself in the place of closed forms.
+"""How forward dynamics of embedded loops, and of bodies that bend, is differentiated: as that of rigid trees
+(`dynax.derivatives.rule`), with the derivatives of inverse dynamics itself in the place of closed forms.
 
     M da = dtau - dID(P, q, v, a)               there: `jax.jvp` of inverse dynamics, and the factor
     dP, dq, dv = -d(w^T ID)    M w = da bar     back: the factor, and `jax.vjp` of one power
 
-So the derivative differentiates no elimination.
+So the derivative differentiates no elimination, and each way is one function of its own, which one kernel can hold.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from dynax.algorithms.factor import Factor, solve
 from dynax.compile.batching import trailing
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.rule import Moves, Point, full
-from dynax.embedding.flexible import inverse
-from dynax.embedding.flexible_nodes import forward, solved
+from dynax.embedding.model import tree_of
 from dynax.model.configuration import rate_rows
 
 
@@ -32,39 +31,51 @@ class Found(NamedTuple):
     factor: Factor
 
 
-def differentiable(execution: str) -> Callable:
-    """Forward dynamics `(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule."""
+def differentiable(solved: Callable[..., tuple[jax.Array, Factor]], inverse: Callable[..., jax.Array]) -> Callable:
+    """Forward dynamics `(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule.
+
+    **Arguments:** for trailing batch axes, `solved(model, q, v, tau, external)`, the accelerations and the factor of
+    the mass matrix; `inverse(model, q, v, a, external)`, inverse dynamics.
+    """
 
     def both(model, q, v, tau, external) -> Found:
-        found = Found(*solved(model, q, v, tau, external, execution))
+        found = Found(*solved(model, q, v, tau, external))
         return jax.tree.map(partial(full, batch=q.shape[1:]), found)
+
+    def forward(*state: Any) -> jax.Array:
+        return solved(*state)[0]
 
     def rule_of_both(primals: tuple, tangents: tuple) -> tuple[Found, Found]:
         found = value(*primals)
-        return found, Found(_tangent_of(primals, tangents, found), jax.tree.map(jnp.zeros_like, found.factor))
+        return found, Found(_tangent_of(primals, tangents, found, inverse), jax.tree.map(jnp.zeros_like, found.factor))
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         found = value(*primals)
-        return found.a, _tangent_of(primals, tangents, found)
+        return found.a, _tangent_of(primals, tangents, found, inverse)
 
     value = trailing(both, rule_of_both)
-    return jax.jit(trailing(partial(forward, execution=execution), rule))
+    return jax.jit(trailing(forward, rule))
 
 
-def _tangent_of(primals: tuple, tangents: tuple, found: Found) -> jax.Array:
+def _tangent_of(primals: tuple, tangents: tuple, found: Found, inverse: Callable[..., jax.Array]) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
-    moves = Moves.of(primals, tangents)
+    moves = Moves.of(primals, tangents, tree_of)
+
+    tree = tree_of(model)
+
+    def nowhere(at: Point) -> jax.Array:
+        """No displacement of `q`, which is the tree's and may leave the loops too."""
+        return jnp.zeros((tree.nv, *at.v.shape[1:]), at.v.dtype)
 
     def needed(constants: list, at: Point, leaves: tuple, dq: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
         """Inverse dynamics near `at`, where `q` is moved along the tangent `dq`."""
         model, external = moves.model(constants, leaves)
-        return inverse(model, at.q + rate_rows(model, at.q, dq), v, a, external)
+        return inverse(model, at.q + rate_rows(tree_of(model), at.q, dq), v, a, external)
 
     def change(constants: list, at: Point, x: Change, rate: jax.Array) -> jax.Array:
-        still = jnp.zeros_like(at.v)
-        rates = x.leaves, still if x.q is None else x.q, still if x.v is None else x.v, rate
-        return jax.jvp(partial(needed, constants, at), (at.leaves, still, at.v, at.a), rates)[1]
+        rates = x.leaves, nowhere(at) if x.q is None else x.q, jnp.zeros_like(at.v) if x.v is None else x.v, rate
+        return jax.jvp(partial(needed, constants, at), (at.leaves, nowhere(at), at.v, at.a), rates)[1]
 
     def system(known: tuple, at: Point, x: Change) -> jax.Array:
         return change(known[1], at, x, x.last)
@@ -80,7 +91,7 @@ def _tangent_of(primals: tuple, tangents: tuple, found: Found) -> jax.Array:
         def power(leaves: tuple, dq: jax.Array, v: jax.Array) -> jax.Array:
             return -jnp.sum(weights * needed(constants, at, leaves, dq, v, at.a), axis=0)
 
-        total, pull = jax.vjp(power, at.leaves, jnp.zeros_like(at.v), at.v)
+        total, pull = jax.vjp(power, at.leaves, nowhere(at), at.v)
         leaves, bar_q, bar_v = pull(jnp.ones_like(total))
         right = moves.change
         return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
