@@ -3,9 +3,9 @@
     P_m    what hangs on port m hands over, about the node's point        A_m = 1
     M_bb   the node's own rigid inertia
 
-Freedoms go one at a time, in loops: written out, XLA on a CPU would fuse each elimination into all that follow, compute
-it again in each of them, and take minutes to compile. Components have axes (row, port, freedom), those of these they
-need, then those of the batch.
+Freedoms go one at a time, each apart: XLA on a CPU would fuse its elimination into all that follow, compute it again in
+each of them, and take minutes to compile. Components have axes (row, port, freedom), those of these they need, then
+those of the batch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.compile.fence import apart
 from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Vec3
 from dynax.sweep.scan import scan
@@ -27,7 +28,7 @@ def _new_axis(tree, axis: int):
     return jax.tree.map(lambda a: jnp.expand_dims(a, axis), tree)
 
 
-def _at(tree, k: jax.Array, axis: int = 1):
+def _at(tree, k: jax.Array | int, axis: int = 1):
     """One freedom of many."""
     return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, axis, keepdims=False), tree)
 
@@ -111,26 +112,36 @@ class Block(NamedTuple):
             mass=mass + held[:, :, None] * eye.reshape(1, *eye.shape, *(1,) * (held.ndim - 2)),
         )
 
-    def coupled(self, p: ArticulatedInertia) -> tuple[Force, jax.Array]:
-        def step(_, k):
-            force = p @ _at(self.column, k, 2)
-            d = summed(self.column.dot(_new_axis(force, 2))) + _at(self.mass, k)
-            return None, (summed(force) + _at(self.coupling, k), d)
+    def coupled(self, p: ArticulatedInertia) -> tuple[Force, list[jax.Array]]:
+        """`Phi`, and the columns of `D` from the diagonal on."""
+        force = jax.tree.map(apart, _new_axis(p, 2) @ self.column)
+        columns = []
+        for k in range(self.mass.shape[1]):
+            below, own = jax.tree.map(lambda a, k=k: a[:, :, k:], self.column), _new_axis(_at(force, k, 2), 2)
+            columns.append(summed(below.dot(own)) + self.mass[:, k, k:])
+        return summed(force) + self.coupling, columns
 
-        return _each(step, None, self.mass.shape[1])[1]
-
-    def eliminated(self, p: ArticulatedInertia, phi: Force, d: jax.Array) -> tuple[ArticulatedInertia, BlockGains]:
-        def step(rest, k):
-            p, phi, d = rest
-            column = _at(d, k)
-            root = jnp.sqrt(_at(column, k))
-            own, gain = column / root[:, None], jax.tree.map(lambda a: a / root, _at(phi, k))
-            d = d - own[:, :, None] * own[:, None]
-            phi = jax.tree.map(lambda a, g: a - g[:, None] * own, phi, gain)
-            return (p.downdate(gain), phi, d), (gain, own)
-
-        (p, _, _), found = _each(step, (p, phi, d), d.shape[1])
-        return p, BlockGains(*found)
+    def eliminated(
+        self, p: ArticulatedInertia, phi: Force, d: list[jax.Array]
+    ) -> tuple[ArticulatedInertia, BlockGains]:
+        """A column of `L` and of `G` after the other, from those before it: no number is written twice."""
+        size = len(d)
+        columns: list[tuple[jax.Array, jax.Array]] = []
+        six = jnp.stack([apart(a) for a in jax.tree.leaves(phi)], axis=2)  # (row, freedom, 6)
+        lower = jnp.zeros((len(six), size, size, *six.shape[3:]), six.dtype)
+        for k, own in enumerate(d):
+            gain = six[:, k]
+            for j, (column, before) in enumerate(columns):
+                own = own - column[:, k - j :] * column[:, k - j, None]
+                gain = gain - before * column[:, k - j, None]
+            scale = apart(lax.rsqrt(own[:, 0]))[:, None]
+            own, gain = apart(own * scale), apart(gain * scale)
+            columns.append((own, gain))
+            lower = lax.dynamic_update_slice(lower, own[:, None], (0, k, k, *(0,) * (own.ndim - 2)))
+            x, y, z, u, v, w = jnp.unstack(gain, axis=1)
+            p = p.downdate(Force(Vec3(x, y, z), Vec3(u, v, w)))
+        x, y, z, u, v, w = jnp.unstack(jnp.stack([gain for _, gain in columns], axis=2), axis=1)
+        return p, BlockGains(Force(Vec3(x, y, z), Vec3(u, v, w)), lower)
 
     def inertia(self, p: ArticulatedInertia) -> ArticulatedInertia:
         return summed(p) + self.own

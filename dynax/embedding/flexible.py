@@ -78,6 +78,14 @@ def reduced(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, fo
     return take_rows(force, at.own_v) + on_modes(model, by_body)
 
 
+def passive(model: FlexibleModel, at: State) -> jax.Array:
+    """What joints need against damping, friction and springs, a vector like `v`: places have none."""
+    own = model.places.own_v
+    joints = np.unique(model.skeleton.topology.body_of_velocity[own[own >= 0]])
+    found = passive_force(model.skeleton, at.q, at.v, joints)
+    return take_rows(found, np.where(own >= 0, np.cumsum(own >= 0) - 1, -1))
+
+
 def on_modes(model: FlexibleModel, force: jax.Array) -> jax.Array:
     """A vector like `v` with forces on modes `(bodies, m, *batch)`, and zeros."""
     return take_rows(force.reshape(-1, *force.shape[2:]), _mode_of_velocity(model))
@@ -165,11 +173,10 @@ def needed(model: FlexibleModel, at: State, m: Moving, a: jax.Array | None, *, r
     """The forces of freedoms for a motion of the skeleton."""
     tree = model.tree
     tau = project(tree, m.setup, m.kin, transmitted(m.setup, m.kin, m.forces))
-    if not rest:
-        tau = tau + passive_force(tree, at.q, at.v)
-        if a is not None:
-            tau = tau + per_velocity(tree.armature, tau) * expanded(model, at.bodies, at.columns, a)
-    return reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
+    if not rest and a is not None:
+        tau = tau + per_velocity(tree.armature, tau) * expanded(model, at.bodies, at.columns, a)
+    tau = reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
+    return tau if rest else tau + passive(model, at)
 
 
 def bending(model: FlexibleModel, own: Inertias, s: Setup, kin: Parts) -> Modal:

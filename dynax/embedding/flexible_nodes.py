@@ -28,15 +28,15 @@ from dynax.bodies.flexible import Modal
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
-from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, reduced, state
+from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, passive, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.kinds import Kinds
-from dynax.tree.bodies import passive_force, per_velocity
-from dynax.tree.freedoms import freedoms
+from dynax.tree.bodies import per_velocity
+from dynax.tree.freedoms import columns_of
 from dynax.tree.layout import Parts
 from dynax.tree.nodes import Load, NodesOfKinds
 from dynax.tree.setup import Setup
@@ -70,8 +70,11 @@ def node_tree(
         Parts(*((k.rotation, k.offset, i) for k, i in zip(kin, own.rigid, strict=True)))
     )
     offset = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(a), *s.batch)), offset)
-    rows, armature = freedoms(tree, s, kin), per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
-    bent = [_bent(at, b, modal, inertia, rotation, offset, rows.column, armature) for b in p.blocks]
+    armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
+    freedom = [columns_of(tree, s, kin, b.freedom) for b in p.blocks]
+    bent = [
+        _bent(at, b, modal, inertia, rotation, offset, u, armature) for b, u in zip(p.blocks, freedom, strict=True)
+    ]
     rigid = []
     if len(p.slot):
         hinge = take_rows(slot_rows(tree, s, kin), np.where(p.slot >= 0, s.layout.slots.inverse[p.slot], -1))
@@ -85,9 +88,10 @@ def node_tree(
 
 
 def _bent(
-    at: State, b: Blocks, modal: Modal, inertias: RigidInertia, rotation, offset: Vec3, freedom: Motion, armature
+    at: State, b: Blocks, modal: Modal, inertias: RigidInertia, rotation, offset: Vec3, joint: Motion, armature
 ) -> Bent:
-    """The nodes of one size, from the modal inertias in world axes and those of what is welded to places."""
+    """The nodes of one size, from the modal inertias in world axes, those of what is welded to places, and the columns
+    of the joints."""
     arm = _along(offset, b.paths)
     to_frame = jax.tree.map(lambda a: a[:, 0], arm)
     turned = pick(rotation, b.body[:, :-1])
@@ -106,7 +110,6 @@ def _bent(
     mass, each = apart(mass + summed(_pairs(nodes, pulls, 2))), _per_mode(inertia, 1)
     if (b.mode < 0).any():
         mass = mass + _like((b.mode < 0)[:, :, None] * np.eye(b.mode.shape[1]), mass)
-    joint = pick(freedom, b.freedom)
     image = jax.tree.map(apart, each @ joint)
     mixed, rotor = _pairs(joint, coupling), pick(armature, b.freedom) + _like(b.freedom < 0, mass)
     mixed = apart(mixed)
@@ -173,7 +176,7 @@ def solved(
     at = state(model, q, v)
     m = moving(model, at, a, external, execution)
     tree, bent = node_tree(model, at, m.setup, m.kin, m.inertias, p, locked)
-    needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
+    needed = passive(model, at) + on_modes(model, m.modal)
     forces = m.setup.layout.body_order(m.forces)
     rigid = [take_rows(forces, p.last)] if len(p.slot) else []
     acting, pulls = [], [jnp.zeros((len(p.slot), *m.setup.batch), m.setup.dtype) for _ in rigid]

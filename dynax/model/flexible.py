@@ -234,12 +234,13 @@ class FlexibleModel:
         """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here.
 
         What bodies that bend weigh is in `bodies`: `mass`, `com` and `inertia` are those of the rigid ones, and their
-        rows of the others count for nothing.
+        rows of the others count for nothing. So do entries of `armature`, `damping`, `friction_loss` and `stiffness`
+        for the places of bodies that bend.
         """
         bodies = self.bodies if bodies is None else tuple(bodies)
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
             raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
-        skeleton = _weightless(self.skeleton.replace(**leaves), [m.frame for m in self.members], leaves)
+        skeleton = _as_places(self.skeleton.replace(**leaves), self.members, leaves)
         return dataclasses.replace(self, skeleton=skeleton, bodies=bodies)
 
     def at_time(self, time: Any) -> FlexibleModel:
@@ -291,21 +292,26 @@ def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> Flexible
         Member(name, body.num_modes, index.get(f"{name}/{body.node_names[0]}", -1), frame, topology.children[frame])
         for (name, body), frame in zip(bodies.items(), frames, strict=True)
     )
-    nodes = [node for member in members for node in member.nodes]
-    modal = np.isin(topology.body_of_velocity, frames + nodes)
-    skeleton = skeleton.replace(armature=jnp.where(modal, 0.0, skeleton.armature))
-    return FlexibleModel(_weightless(skeleton, frames, _WEIGHT), tuple(bodies.values()), members)
+    return FlexibleModel(_as_places(skeleton, members, (*_WEIGHT, *_RESISTING)), tuple(bodies.values()), members)
 
 
 # The rows of these leaves have so many axes.
 _WEIGHT = {"mass": 0, "com": 1, "first_moment": 1, "inertia": 1}
 
 
-def _weightless(skeleton: Model, frames: list[int], leaves: Iterable[str]) -> Model:
-    """With zeros at the frames of bodies that bend, in those of `leaves` that say what bodies weigh."""
-    rigid = {}
-    for name in _WEIGHT.keys() & leaves:
+_RESISTING = ("armature", "damping", "friction_loss", "stiffness")
+
+
+def _as_places(skeleton: Model, members: tuple[Member, ...], leaves: Iterable[str]) -> Model:
+    """With zeros for bodies that bend, in those of `leaves` that say what bodies weigh, and for the freedoms of their
+    places, in those that say what joints resist."""
+    frames = [member.frame for member in members]
+    places = np.array([*frames, *(node for member in members for node in member.nodes)])
+    modal = np.flatnonzero(np.isin(skeleton.topology.body_of_velocity, places))
+    changed = {}
+    for name in {*_WEIGHT, *_RESISTING} & {*leaves}:
         leaf = getattr(skeleton, name)
         if hasattr(leaf, "at"):  # not the axes of a `vmap`
-            rigid[name] = leaf.at[(..., np.array(frames), *[slice(None)] * _WEIGHT[name])].set(0.0)
-    return skeleton.replace(**rigid)
+            rows = (np.array(frames), *[slice(None)] * _WEIGHT[name]) if name in _WEIGHT else (modal,)
+            changed[name] = leaf.at[(..., *rows)].set(0.0)
+    return skeleton.replace(**changed)
