@@ -10,6 +10,7 @@ those of the batch.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -20,7 +21,6 @@ from jax import lax
 from dynax.compile.fence import apart
 from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Vec3
-from dynax.sweep.scan import scan
 from dynax.tree.nodes import Shiftable
 
 
@@ -33,59 +33,51 @@ def _at(tree, k: jax.Array | int, axis: int = 1):
     return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, axis, keepdims=False), tree)
 
 
-def _each(step, start, size: int, *, reverse: bool = False):
-    """A loop over freedoms; the results of all of them on axis 1."""
-    carry, found = scan(step, start, jnp.arange(size), reverse=reverse)
-    return carry, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), found)
-
-
 class BlockGains(NamedTuple):
-    """The factor of a node, in rows."""
+    """The factor of a node, a column for each freedom: where an array held them all, XLA on a CPU would choose between
+    them for each of its numbers."""
 
-    gain: Force
-    """`G`, axes (row, freedom)."""
-    lower: jax.Array
-    """`L`, shape `(rows, r, r)`, its columns on axis 1; what is above the diagonal of `L` counts for nothing."""
+    gain: tuple[jax.Array, ...]
+    """Those of `G`, shape `(rows, 6)`."""
+    lower: tuple[jax.Array, ...]
+    """Those of `L` from the diagonal on, shape `(rows, r - k)`."""
 
     def along(self, x: jax.Array) -> Force:
-        return summed(self.gain * x)
+        total = reduce(jnp.add, [gain * x[:, k, None] for k, gain in enumerate(self.gain)])
+        return _six(total)
 
     def dual(self, a: Motion) -> jax.Array:
-        return self.gain.dot(_new_axis(a, 1))
+        return jnp.stack([_six(gain).dot(a) for gain in self.gain], axis=1)
 
     def apply(self, x: jax.Array) -> jax.Array:
-        return summed(self._clean(x) * x[:, :, None])
+        rest = [(0, 0)] * (x.ndim - 2)
+        return reduce(jnp.add, [jnp.pad(own * x[:, k, None], [(0, 0), (k, 0), *rest]) for k, own in enumerate(self.lower)])
 
     def apply_transpose(self, x: jax.Array) -> jax.Array:
-        return summed(self._clean(x) * x[:, None], 2)
+        return jnp.stack([summed(own * x[:, k:]) for k, own in enumerate(self.lower)], axis=1)
 
     def solve(self, x: jax.Array) -> jax.Array:
-        def step(x, k):
-            column = _at(self.lower, k)
-            found = _at(x, k) / _at(column, k)
-            return x - found[:, None] * column, found
-
-        return _each(step, self._full(x), x.shape[1])[1]
+        found = []
+        for own in self.lower:
+            found.append(apart(x[:, 0] / own[:, 0]))
+            x = x[:, 1:] - found[-1][:, None] * own[:, 1:]
+        return jnp.stack(found, axis=1)
 
     def solve_transpose(self, x: jax.Array) -> jax.Array:
-        def step(found, k):
-            column = _at(self.lower, k)
-            new = (_at(x, k) - summed(column * found)) / _at(column, k)
-            return lax.dynamic_update_index_in_dim(found, new, k, 1), None
-
-        return _each(step, jnp.zeros_like(self._full(x)), x.shape[1], reverse=True)[0]
+        found: list[jax.Array] = []
+        for k, own in reversed([*enumerate(self.lower)]):
+            rest = [own[:, 1 + j] * new for j, new in enumerate(found)]
+            found.insert(0, apart(reduce(jnp.subtract, rest, x[:, k]) / own[:, 0]))
+        return jnp.stack(found, axis=1)
 
     def log_pivots(self) -> jax.Array:
-        return jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2)), axis=-1)
+        return reduce(jnp.add, [jnp.log(own[:, 0]) for own in self.lower])
 
-    def _full(self, x: jax.Array) -> jax.Array:
-        """With the axes of a batch that the factor has."""
-        return jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, self.lower.shape[:1] + self.lower.shape[2:]))
 
-    def _clean(self, x: jax.Array) -> jax.Array:
-        size = self.lower.shape[1]
-        below = np.triu(np.ones((size, size)))  # axes (column, row)
-        return self.lower * jnp.asarray(below.reshape(1, size, size, *(1,) * (x.ndim - 2)), x.dtype)
+def _six(x: jax.Array) -> Force:
+    """Six numbers on axis 1."""
+    a, b, c, u, v, w = jnp.unstack(x, axis=1)
+    return Force(Vec3(a, b, c), Vec3(u, v, w))
 
 
 class Block(NamedTuple):
@@ -126,22 +118,18 @@ class Block(NamedTuple):
     ) -> tuple[ArticulatedInertia, BlockGains]:
         """A column of `L` and of `G` after the other, from those before it: no number is written twice."""
         size = len(d)
-        columns: list[tuple[jax.Array, jax.Array]] = []
-        six = jnp.stack([apart(a) for a in jax.tree.leaves(phi)], axis=2)  # (row, freedom, 6)
-        lower = jnp.zeros((len(six), size, size, *six.shape[3:]), six.dtype)
+        gains: list[jax.Array] = []
+        lower: list[jax.Array] = []
         for k, own in enumerate(d):
-            gain = six[:, k]
-            for j, (column, before) in enumerate(columns):
+            gain = jnp.stack(jax.tree.leaves(_at(phi, k)), axis=1)
+            for j, (before, column) in enumerate(zip(gains, lower, strict=True)):
                 own = own - column[:, k - j :] * column[:, k - j, None]
                 gain = gain - before * column[:, k - j, None]
             scale = apart(lax.rsqrt(own[:, 0]))[:, None]
-            own, gain = apart(own * scale), apart(gain * scale)
-            columns.append((own, gain))
-            lower = lax.dynamic_update_slice(lower, own[:, None], (0, k, k, *(0,) * (own.ndim - 2)))
-            x, y, z, u, v, w = jnp.unstack(gain, axis=1)
-            p = p.downdate(Force(Vec3(x, y, z), Vec3(u, v, w)))
-        x, y, z, u, v, w = jnp.unstack(jnp.stack([gain for _, gain in columns], axis=2), axis=1)
-        return p, BlockGains(Force(Vec3(x, y, z), Vec3(u, v, w)), lower)
+            lower.append(apart(own * scale))
+            gains.append(apart(gain * scale))
+            p = p.downdate(_six(gains[-1]))
+        return p, BlockGains(tuple(gains), tuple(lower))
 
     def inertia(self, p: ArticulatedInertia) -> ArticulatedInertia:
         return summed(p) + self.own

@@ -31,6 +31,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -53,6 +54,10 @@ class Member(NamedTuple):
     """The one that stands for its own frame."""
     nodes: tuple[int, ...]
     """Those that stand for its nodes after the first."""
+    clamped: bool
+    """Whether no mode moves its first node: its frame stands there as when undeformed."""
+    loaded: tuple[int, ...]
+    """Those of its places that have rigid bodies welded to them."""
 
 
 class Places(NamedTuple):
@@ -236,12 +241,23 @@ class FlexibleModel:
         What bodies that bend weigh is in `bodies`: `mass`, `com` and `inertia` are those of the rigid ones, and their
         rows of the others count for nothing. So do entries of `armature`, `damping`, `friction_loss` and `stiffness`
         for the places of bodies that bend.
+
+        Whether a body's first node moves with its modes, and which places have a mass of their own, is looked up in
+        numbers that are given here, once for all that follows; of traced ones both are taken to be so.
         """
         bodies = self.bodies if bodies is None else tuple(bodies)
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
             raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
         skeleton = _as_places(self.skeleton.replace(**leaves), self.members, leaves)
-        return dataclasses.replace(self, skeleton=skeleton, bodies=bodies)
+        same = not _WEIGHT.keys() & leaves
+        members = tuple(
+            member._replace(
+                clamped=member.clamped if _shapes(new) == _shapes(old) else _clamped(new),
+                loaded=member.loaded if same else _loaded(skeleton, member.held, member.nodes),
+            )
+            for member, old, new in zip(self.members, self.bodies, bodies, strict=True)
+        )
+        return FlexibleModel(skeleton, bodies, members)
 
     def at_time(self, time: Any) -> FlexibleModel:
         return dataclasses.replace(self, skeleton=self.skeleton.at_time(time))
@@ -288,18 +304,43 @@ def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> Flexible
     inertia at the joints of their places, which what checks a tree looks at."""
     topology, index = skeleton.topology, skeleton.structure.body_index
     frames = [index[name] for name in bodies]
-    members = tuple(
-        Member(name, body.num_modes, index.get(f"{name}/{body.node_names[0]}", -1), frame, topology.children[frame])
-        for (name, body), frame in zip(bodies.items(), frames, strict=True)
-    )
+    members = []
+    for (name, body), frame in zip(bodies.items(), frames, strict=True):
+        held, nodes = index.get(f"{name}/{body.node_names[0]}", -1), topology.children[frame]
+        loaded = _loaded(skeleton, held, nodes)
+        members.append(Member(name, body.num_modes, held, frame, nodes, _clamped(body), loaded))
+    members = tuple(members)
     return FlexibleModel(_as_places(skeleton, members, (*_WEIGHT, *_RESISTING)), tuple(bodies.values()), members)
 
 
 # The rows of these leaves have so many axes.
 _WEIGHT = {"mass": 0, "com": 1, "first_moment": 1, "inertia": 1}
-
-
 _RESISTING = ("armature", "damping", "friction_loss", "stiffness")
+
+
+def _shapes(body: FlexibleBody) -> tuple[int, ...]:
+    """Which arrays say how nodes move."""
+    return tuple(map(id, (body.node_translation, body.node_rotation, body.node_foreshortening)))
+
+
+def _clamped(body: FlexibleBody) -> bool:
+    leaves = body.node_translation, body.node_rotation, body.node_foreshortening
+    return not any(_may_be_any(leaf) or np.any(leaf[0]) for leaf in leaves)
+
+
+def _loaded(skeleton: Model, held: int, nodes: tuple[int, ...]) -> tuple[int, ...]:
+    leaves = [(getattr(skeleton, name), axes) for name, axes in _WEIGHT.items() if name != "com"]
+    own = [body for body in (held, *nodes) if body >= 0]
+    if any(_may_be_any(leaf) for leaf, _ in leaves):
+        return tuple(own)
+    rows = [np.asarray(leaf)[(..., np.array(own, int), *[slice(None)] * axes)] for leaf, axes in leaves]
+    heavy = [np.moveaxis(row, -1 - axes, 0).reshape(len(own), -1).any(1) for row, (_, axes) in zip(rows, leaves)]
+    return tuple(body for body, *any_of in zip(own, *heavy, strict=True) if any(any_of))
+
+
+def _may_be_any(leaf: Any) -> bool:
+    """Whether a leaf is traced, or a stand-in for one, as are the axes of a `vmap`."""
+    return isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "at")
 
 
 def _as_places(skeleton: Model, members: tuple[Member, ...], leaves: Iterable[str]) -> Model:
