@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from dynax.compile.fence import apart
@@ -43,15 +42,15 @@ class BlockGains(NamedTuple):
     """Those of `L` from the diagonal on, shape `(rows, r - k)`."""
 
     def along(self, x: jax.Array) -> Force:
-        total = reduce(jnp.add, [gain * x[:, k, None] for k, gain in enumerate(self.gain)])
-        return _six(total)
+        return _six(reduce(jnp.add, [gain * x[:, k, None] for k, gain in enumerate(self.gain)]))
 
     def dual(self, a: Motion) -> jax.Array:
         return jnp.stack([_six(gain).dot(a) for gain in self.gain], axis=1)
 
     def apply(self, x: jax.Array) -> jax.Array:
+        columns = [own * x[:, k, None] for k, own in enumerate(self.lower)]
         rest = [(0, 0)] * (x.ndim - 2)
-        return reduce(jnp.add, [jnp.pad(own * x[:, k, None], [(0, 0), (k, 0), *rest]) for k, own in enumerate(self.lower)])
+        return reduce(jnp.add, [jnp.pad(own, [(0, 0), (k, 0), *rest]) for k, own in enumerate(columns)])
 
     def apply_transpose(self, x: jax.Array) -> jax.Array:
         return jnp.stack([summed(own * x[:, k:]) for k, own in enumerate(self.lower)], axis=1)
@@ -117,7 +116,6 @@ class Block(NamedTuple):
         self, p: ArticulatedInertia, phi: Force, d: list[jax.Array]
     ) -> tuple[ArticulatedInertia, BlockGains]:
         """A column of `L` and of `G` after the other, from those before it: no number is written twice."""
-        size = len(d)
         gains: list[jax.Array] = []
         lower: list[jax.Array] = []
         for k, own in enumerate(d):

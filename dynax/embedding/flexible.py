@@ -15,8 +15,8 @@ import numpy as np
 from dynax.algorithms.crba import column_forces
 from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.flexible import FlexibleBodies, Modal
-from dynax.embedding.coefficients import pick
 from dynax.compile.fence import apart
+from dynax.embedding.coefficients import pick
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Motion

@@ -72,9 +72,7 @@ def node_tree(
     offset = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(a), *s.batch)), offset)
     armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
     freedom = [columns_of(tree, s, kin, b.freedom) for b in p.blocks]
-    bent = [
-        _bent(at, b, modal, inertia, rotation, offset, u, armature) for b, u in zip(p.blocks, freedom, strict=True)
-    ]
+    bent = [_bent(at, b, modal, inertia, rotation, offset, u, armature) for b, u in zip(p.blocks, freedom, strict=True)]
     rigid = []
     if len(p.slot):
         hinge = take_rows(slot_rows(tree, s, kin), np.where(p.slot >= 0, s.layout.slots.inverse[p.slot], -1))
@@ -127,13 +125,10 @@ def _bent(
     mass = jnp.concatenate(
         [jnp.concatenate([hinged, mixed], axis=2), jnp.concatenate([jnp.swapaxes(mixed, 1, 2), mass], axis=2)], axis=1
     )
-    # The first node, and where modes move it no more the frame, are a row of zeros after the places.
-    count = places.angular.x.shape[1]
-    port = np.where(b.port >= first, np.minimum(b.port - first, count), np.where(b.port < 0, -1, count))
-    carrying = jax.tree.map(
-        lambda a: jnp.concatenate([a, jnp.zeros_like(a[:, :1])], axis=1)[np.arange(len(a))[:, None], port], places
-    )
-    carrying = jax.tree.map(lambda a: a * _like((b.port >= 0)[:, :, None], a), carrying)
+    # Places that no mode moves, the first node and a frame that is clamped to it, are rows of zeros.
+    count, port = places.angular.x.shape[1], b.port - first
+    which = np.where((port >= 0) & (port < count), count * np.arange(len(port))[:, None] + port, -1)
+    carrying = pick(flat(places, 2), which)
     column = jax.tree.map(
         lambda s, u: jnp.concatenate([jnp.broadcast_to(s[:, None], (*u.shape[:2], *s.shape[1:])), u], axis=2),
         joint,

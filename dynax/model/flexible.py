@@ -249,15 +249,14 @@ class FlexibleModel:
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
             raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
         skeleton = _as_places(self.skeleton.replace(**leaves), self.members, leaves)
-        same = not _WEIGHT.keys() & leaves
-        members = tuple(
-            member._replace(
-                clamped=member.clamped if _shapes(new) == _shapes(old) else _clamped(new),
-                loaded=member.loaded if same else _loaded(skeleton, member.held, member.nodes),
-            )
-            for member, old, new in zip(self.members, self.bodies, bodies, strict=True)
-        )
-        return FlexibleModel(skeleton, bodies, members)
+        members = list(self.members)
+        for k, (member, old, new) in enumerate(zip(members, self.bodies, bodies, strict=True)):
+            if _are_new(_shapes(new), _shapes(old)):
+                member = member._replace(clamped=_clamped(new))
+            if _are_new(_weights(skeleton), _weights(self.skeleton)):
+                member = member._replace(loaded=_loaded(skeleton, member.held, member.nodes))
+            members[k] = member
+        return FlexibleModel(skeleton, bodies, tuple(members))
 
     def at_time(self, time: Any) -> FlexibleModel:
         return dataclasses.replace(self, skeleton=self.skeleton.at_time(time))
@@ -318,29 +317,37 @@ _WEIGHT = {"mass": 0, "com": 1, "first_moment": 1, "inertia": 1}
 _RESISTING = ("armature", "damping", "friction_loss", "stiffness")
 
 
-def _shapes(body: FlexibleBody) -> tuple[int, ...]:
-    """Which arrays say how nodes move."""
-    return tuple(map(id, (body.node_translation, body.node_rotation, body.node_foreshortening)))
+def _are_new(leaves: tuple, old: tuple) -> bool:
+    """Whether they are other numbers, and not what stands for them, as the axes of a `vmap` do."""
+    numbers = all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+    return numbers and any(a is not b for a, b in zip(leaves, old, strict=True))
+
+
+def _shapes(body: FlexibleBody) -> tuple:
+    """What says how nodes move."""
+    return body.node_translation, body.node_rotation, body.node_foreshortening
+
+
+def _weights(skeleton: Model) -> tuple:
+    return tuple(getattr(skeleton, name) for name in _WEIGHT if name != "com")
 
 
 def _clamped(body: FlexibleBody) -> bool:
-    leaves = body.node_translation, body.node_rotation, body.node_foreshortening
-    return not any(_may_be_any(leaf) or np.any(leaf[0]) for leaf in leaves)
+    shapes = _shapes(body)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in shapes):
+        return False
+    # Axes of a batch are in front.
+    return not any(np.any(leaf[(..., 0, *[slice(None)] * axes)]) for leaf, axes in zip(shapes, (2, 2, 3), strict=True))
 
 
 def _loaded(skeleton: Model, held: int, nodes: tuple[int, ...]) -> tuple[int, ...]:
-    leaves = [(getattr(skeleton, name), axes) for name, axes in _WEIGHT.items() if name != "com"]
-    own = [body for body in (held, *nodes) if body >= 0]
-    if any(_may_be_any(leaf) for leaf, _ in leaves):
-        return tuple(own)
-    rows = [np.asarray(leaf)[(..., np.array(own, int), *[slice(None)] * axes)] for leaf, axes in leaves]
-    heavy = [np.moveaxis(row, -1 - axes, 0).reshape(len(own), -1).any(1) for row, (_, axes) in zip(rows, leaves)]
-    return tuple(body for body, *any_of in zip(own, *heavy, strict=True) if any(any_of))
+    leaves = _weights(skeleton)
+    unknown = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
+    def weighs(body: int) -> bool:
+        return any(np.any(leaf[(..., body, *[slice(None)] * k)]) for leaf, k in zip(leaves, (0, 1, 1), strict=True))
 
-def _may_be_any(leaf: Any) -> bool:
-    """Whether a leaf is traced, or a stand-in for one, as are the axes of a `vmap`."""
-    return isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "at")
+    return tuple(body for body in (held, *nodes) if body >= 0 and (unknown or weighs(body)))
 
 
 def _as_places(skeleton: Model, members: tuple[Member, ...], leaves: Iterable[str]) -> Model:

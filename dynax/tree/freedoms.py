@@ -40,7 +40,7 @@ def columns_of(model: Model, s: Setup, kin: Parts, which: np.ndarray) -> Motion:
         own = take_rows(columns(model, s, kin.rows.rotation).motion(), slot)
     else:
         body = np.where(slot >= 0, s.layout.slot_body[slot], -1)
-        own = take_rows(slot_columns(s, model), slot).rotate(take_rows(kin.rows.rotation, body))
+        own = slot_columns(s, model, np.where(slot >= 0, flat, -1)).rotate(take_rows(kin.rows.rotation, body))
     if ((place >= 0) & (place < roots)).any():
         own = own + take_rows(root_columns(s), np.where(place < roots, place, -1))
     return jax.tree.map(lambda a: jnp.broadcast_to(a, (len(flat), *s.batch)).reshape(*which.shape, *s.batch), own)
