@@ -3,23 +3,23 @@
     P_m    what hangs on port m hands over, about the node's point        A_m = 1
     M_bb   the node's own rigid inertia
 
-Freedoms go one at a time, in loops: written out, XLA on a CPU would fuse each elimination into all that follow, compute
-it again in each of them, and take minutes to compile. Components have axes (row, port, freedom), those of these they
-need, then those of the batch.
+Freedoms go one at a time, each apart: XLA on a CPU would fuse its elimination into all that follow, compute it again in
+each of them, and take minutes to compile. Components have axes (row, port, freedom), those of these they need, then
+those of the batch.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
+from dynax.compile.fence import apart
 from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Vec3
-from dynax.sweep.scan import scan
 from dynax.tree.nodes import Shiftable
 
 
@@ -27,64 +27,56 @@ def _new_axis(tree, axis: int):
     return jax.tree.map(lambda a: jnp.expand_dims(a, axis), tree)
 
 
-def _at(tree, k: jax.Array, axis: int = 1):
+def _at(tree, k: jax.Array | int, axis: int = 1):
     """One freedom of many."""
     return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, axis, keepdims=False), tree)
 
 
-def _each(step, start, size: int, *, reverse: bool = False):
-    """A loop over freedoms; the results of all of them on axis 1."""
-    carry, found = scan(step, start, jnp.arange(size), reverse=reverse)
-    return carry, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), found)
-
-
 class BlockGains(NamedTuple):
-    """The factor of a node, in rows."""
+    """The factor of a node, a column for each freedom: where an array held them all, XLA on a CPU would choose between
+    them for each of its numbers."""
 
-    gain: Force
-    """`G`, axes (row, freedom)."""
-    lower: jax.Array
-    """`L`, shape `(rows, r, r)`, its columns on axis 1; what is above the diagonal of `L` counts for nothing."""
+    gain: tuple[jax.Array, ...]
+    """Those of `G`, shape `(rows, 6)`."""
+    lower: tuple[jax.Array, ...]
+    """Those of `L` from the diagonal on, shape `(rows, r - k)`."""
 
     def along(self, x: jax.Array) -> Force:
-        return summed(self.gain * x)
+        return _six(reduce(jnp.add, [gain * x[:, k, None] for k, gain in enumerate(self.gain)]))
 
     def dual(self, a: Motion) -> jax.Array:
-        return self.gain.dot(_new_axis(a, 1))
+        return jnp.stack([_six(gain).dot(a) for gain in self.gain], axis=1)
 
     def apply(self, x: jax.Array) -> jax.Array:
-        return summed(self._clean(x) * x[:, :, None])
+        columns = [own * x[:, k, None] for k, own in enumerate(self.lower)]
+        rest = [(0, 0)] * (x.ndim - 2)
+        return reduce(jnp.add, [jnp.pad(own, [(0, 0), (k, 0), *rest]) for k, own in enumerate(columns)])
 
     def apply_transpose(self, x: jax.Array) -> jax.Array:
-        return summed(self._clean(x) * x[:, None], 2)
+        return jnp.stack([summed(own * x[:, k:]) for k, own in enumerate(self.lower)], axis=1)
 
     def solve(self, x: jax.Array) -> jax.Array:
-        def step(x, k):
-            column = _at(self.lower, k)
-            found = _at(x, k) / _at(column, k)
-            return x - found[:, None] * column, found
-
-        return _each(step, self._full(x), x.shape[1])[1]
+        found = []
+        for own in self.lower:
+            found.append(apart(x[:, 0] / own[:, 0]))
+            x = x[:, 1:] - found[-1][:, None] * own[:, 1:]
+        return jnp.stack(found, axis=1)
 
     def solve_transpose(self, x: jax.Array) -> jax.Array:
-        def step(found, k):
-            column = _at(self.lower, k)
-            new = (_at(x, k) - summed(column * found)) / _at(column, k)
-            return lax.dynamic_update_index_in_dim(found, new, k, 1), None
-
-        return _each(step, jnp.zeros_like(self._full(x)), x.shape[1], reverse=True)[0]
+        found: list[jax.Array] = []
+        for k, own in reversed([*enumerate(self.lower)]):
+            rest = [own[:, 1 + j] * new for j, new in enumerate(found)]
+            found.insert(0, apart(reduce(jnp.subtract, rest, x[:, k]) / own[:, 0]))
+        return jnp.stack(found, axis=1)
 
     def log_pivots(self) -> jax.Array:
-        return jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2)), axis=-1)
+        return reduce(jnp.add, [jnp.log(own[:, 0]) for own in self.lower])
 
-    def _full(self, x: jax.Array) -> jax.Array:
-        """With the axes of a batch that the factor has."""
-        return jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, self.lower.shape[:1] + self.lower.shape[2:]))
 
-    def _clean(self, x: jax.Array) -> jax.Array:
-        size = self.lower.shape[1]
-        below = np.triu(np.ones((size, size)))  # axes (column, row)
-        return self.lower * jnp.asarray(below.reshape(1, size, size, *(1,) * (x.ndim - 2)), x.dtype)
+def _six(x: jax.Array) -> Force:
+    """Six numbers on axis 1."""
+    a, b, c, u, v, w = jnp.unstack(x, axis=1)
+    return Force(Vec3(a, b, c), Vec3(u, v, w))
 
 
 class Block(NamedTuple):
@@ -111,26 +103,31 @@ class Block(NamedTuple):
             mass=mass + held[:, :, None] * eye.reshape(1, *eye.shape, *(1,) * (held.ndim - 2)),
         )
 
-    def coupled(self, p: ArticulatedInertia) -> tuple[Force, jax.Array]:
-        def step(_, k):
-            force = p @ _at(self.column, k, 2)
-            d = summed(self.column.dot(_new_axis(force, 2))) + _at(self.mass, k)
-            return None, (summed(force) + _at(self.coupling, k), d)
+    def coupled(self, p: ArticulatedInertia) -> tuple[Force, list[jax.Array]]:
+        """`Phi`, and the columns of `D` from the diagonal on."""
+        force = jax.tree.map(apart, _new_axis(p, 2) @ self.column)
+        columns = []
+        for k in range(self.mass.shape[1]):
+            below, own = jax.tree.map(lambda a, k=k: a[:, :, k:], self.column), _new_axis(_at(force, k, 2), 2)
+            columns.append(summed(below.dot(own)) + self.mass[:, k, k:])
+        return summed(force) + self.coupling, columns
 
-        return _each(step, None, self.mass.shape[1])[1]
-
-    def eliminated(self, p: ArticulatedInertia, phi: Force, d: jax.Array) -> tuple[ArticulatedInertia, BlockGains]:
-        def step(rest, k):
-            p, phi, d = rest
-            column = _at(d, k)
-            root = jnp.sqrt(_at(column, k))
-            own, gain = column / root[:, None], jax.tree.map(lambda a: a / root, _at(phi, k))
-            d = d - own[:, :, None] * own[:, None]
-            phi = jax.tree.map(lambda a, g: a - g[:, None] * own, phi, gain)
-            return (p.downdate(gain), phi, d), (gain, own)
-
-        (p, _, _), found = _each(step, (p, phi, d), d.shape[1])
-        return p, BlockGains(*found)
+    def eliminated(
+        self, p: ArticulatedInertia, phi: Force, d: list[jax.Array]
+    ) -> tuple[ArticulatedInertia, BlockGains]:
+        """A column of `L` and of `G` after the other, from those before it: no number is written twice."""
+        gains: list[jax.Array] = []
+        lower: list[jax.Array] = []
+        for k, own in enumerate(d):
+            gain = jnp.stack(jax.tree.leaves(_at(phi, k)), axis=1)
+            for j, (before, column) in enumerate(zip(gains, lower, strict=True)):
+                own = own - column[:, k - j :] * column[:, k - j, None]
+                gain = gain - before * column[:, k - j, None]
+            scale = apart(lax.rsqrt(own[:, 0]))[:, None]
+            lower.append(apart(own * scale))
+            gains.append(apart(gain * scale))
+            p = p.downdate(_six(gains[-1]))
+        return p, BlockGains(tuple(gains), tuple(lower))
 
     def inertia(self, p: ArticulatedInertia) -> ArticulatedInertia:
         return summed(p) + self.own

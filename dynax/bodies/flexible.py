@@ -8,7 +8,7 @@ in the axes of the body's frame, about its origin.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,14 +53,14 @@ class Modal(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the places of bodies that bend stand in what they hang on, as joints of six freedoms."""
+    """Where the displaced places of bodies that bend stand in what they hang on, as joints of six freedoms."""
 
-    pose: jax.Array
-    """Coordinates of a free joint, `(places, 7, *batch)`."""
-    columns: jax.Array
-    """The velocities by each mode, in their own axes, `(places, 6, m, *batch)`."""
-    drift: jax.Array
-    """The accelerations while the modes keep their rates, `(places, 6, *batch)`."""
+    pose: tuple[Vec3, Quaternion]
+    """Coordinates of a free joint."""
+    columns: Motion
+    """The velocities by each mode, in their own axes; axes (place, mode)."""
+    drift: Motion
+    """The accelerations while the modes keep their rates."""
 
 
 class FlexibleBodies:
@@ -86,6 +86,12 @@ class FlexibleBodies:
         # Places: of each body its frame, which hangs on the first node, then the other nodes.
         self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
         self.first = np.array([k == 0 for m in model.members for k in range(1 + len(m.nodes))])
+        still = [m.clamped and k == 0 for m in model.members for k in range(1 + len(m.nodes))]
+        self.displaced = np.arange(len(still)) if all(still) else np.flatnonzero(~np.array(still))
+        """Those that modes move; all where none does."""
+        self.row = np.full(len(still), -1)
+        """Of each place among these."""
+        self.row[self.displaced] = np.arange(len(self.displaced))
         self.nodes = {
             name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
             for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
@@ -140,7 +146,7 @@ class FlexibleBodies:
         return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
 
     def places(self, eta: jax.Array, rate: jax.Array) -> Places:
-        """The frames in their first nodes, and the other nodes in their frames.
+        """The frames in their first nodes, and the other nodes in their frames, those that are displaced.
 
         With `a = Pi_w eta`, `p` the displaced position and `J` of `exp_jacobian`, angular velocities in own axes are
 
@@ -149,17 +155,18 @@ class FlexibleBodies:
 
         the exact rates: `Pi_w` itself is right to first order only.
         """
-        x, own = self.of_owner(eta), self.of_owner(rate)
-        drawn = apart(summed(self.nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
-        slope = jnp.swapaxes(self.nodes["node_translation"], 1, 2) + drawn
-        position = self.nodes["node_position"] + summed((slope - 0.5 * drawn) * x[:, :, None])
-        angle = summed(self.nodes["node_rotation"] * x[:, None], 2)
+        nodes = take_rows(self.nodes, self.displaced)
+        x, own = take_rows(eta, self.owner[self.displaced]), take_rows(rate, self.owner[self.displaced])
+        drawn = apart(summed(nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
+        slope = jnp.swapaxes(nodes["node_translation"], 1, 2) + drawn
+        position = nodes["node_position"] + summed((slope - 0.5 * drawn) * x[:, :, None])
+        angle = summed(nodes["node_rotation"] * x[:, None], 2)
         speed = summed(slope * own[:, :, None])
-        gain = summed(summed(self.nodes["node_foreshortening"] * own[:, None, :, None], 2) * own[:, :, None])
-        turning, moving, gain = _vec(self.nodes["node_rotation"]), _vec(jnp.swapaxes(slope, 1, 2)), _vec(gain)
+        gain = summed(summed(nodes["node_foreshortening"] * own[:, None, :, None], 2) * own[:, :, None])
+        turning, moving, gain = _vec(nodes["node_rotation"]), _vec(jnp.swapaxes(slope, 1, 2)), _vec(gain)
         angle, p, speed = (_vec(apart(a)) for a in (angle, position, speed))
 
-        frame = self.first.reshape(-1, *(1,) * len(self.batch))
+        frame = self.first[self.displaced].reshape(-1, *(1,) * len(self.batch))
         sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
         angle, turning = angle * sign, turning * -sign[:, None]
         turned = summed(jax.tree.map(lambda a: a * own, turning))
@@ -176,8 +183,27 @@ class FlexibleBodies:
         ahead = _chosen(frame, speed, onto @ speed)
         drift = Motion(bias, onto @ gain + ahead.cross(spin) + arm.cross(bias))
         place = _chosen(frame, -back.transpose_apply(p), p)
-        seven = (place.x, place.y, place.z, pose.w, pose.x, pose.y, pose.z)
-        return Places(_stack(*seven), _stack(*jax.tree.leaves(columns)), _stack(*jax.tree.leaves(drift)))
+        seven = Vec3(place.x, place.y, place.z), pose
+        return jax.tree.map(apart, Places(seven, columns, drift))
+
+    def on_skeleton(self, own: jax.Array, parts: Any, place: np.ndarray, undeformed: bool = False) -> jax.Array:
+        """A vector of the skeleton from one of the model and what displaced places have, by `model.places`; for others
+        zeros, or how they stand in the undeformed body.
+
+        Components one after another: on an inner axis XLA on a CPU would choose between them number by number.
+        """
+        count, leaves, row = len(self.displaced), jax.tree.leaves(parts), self.row
+        rows = [own, *(jnp.broadcast_to(a, (count, *self.batch)) for a in leaves)]
+        still = np.flatnonzero(row < 0)
+        if undeformed and len(still):
+            x, y, z = (-take_rows(a, still) for a in jnp.unstack(self.nodes["node_position"], axis=1))
+            one = jnp.ones((len(still), *self.batch), self.dtype)
+            rows += [x * one, y * one, z * one, one, *(0.0 * one,) * 3]
+        at, part = np.divmod(np.maximum(place - len(own), 0), len(leaves))
+        index = len(own) + part * count + row[at]
+        fixed = len(own) + len(leaves) * count + part * len(still) + (np.cumsum(row < 0) - 1)[at] if undeformed else -1
+        index = np.where(place < len(own), place, np.where(row[at] < 0, fixed, index))
+        return take_rows(jnp.concatenate(rows), index)
 
     def of_owner(self, x: jax.Array) -> jax.Array:
         """Quantities of bodies at each of their places."""
@@ -192,11 +218,6 @@ def _modal(body: FlexibleBody, here: Deformed) -> tuple:
 def _vec(a: jax.Array) -> Vec3:
     """Of an array whose axis 1 has length 3."""
     return Vec3(*jnp.unstack(a, axis=1))
-
-
-def _stack(*components: jax.Array) -> jax.Array:
-    """Components on axis 1."""
-    return jnp.stack([apart(a) for a in jnp.broadcast_arrays(*components)], axis=1)
 
 
 def _chosen(mask: np.ndarray, a, b):

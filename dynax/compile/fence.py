@@ -14,14 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.sweep.rows import copied
+from dynax.sweep.rows import copied, take_rows
 
 T = TypeVar("T")
 
 
 def apart(a: jax.Array) -> jax.Array:
     """One array, computed before anything that uses it."""
-    return copied(a) if a.ndim and len(a) else a
+    if not a.ndim or not a.size:
+        return a
+    if len(a) > 1:
+        return copied(a)
+    # To look up one row is a slice, which is computed again wherever it is used.
+    rows = a.reshape(-1, *a.shape[-1:]) if a.ndim > 1 else a
+    return (copied(rows) if len(rows) > 1 else take_rows(rows, np.zeros(2, int))[:1]).reshape(a.shape)
 
 
 def fenced(tree: T, batch: tuple[int, ...]) -> T:

@@ -15,12 +15,15 @@ import numpy as np
 from dynax.algorithms.crba import column_forces
 from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.flexible import FlexibleBodies, Modal
+from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
+from dynax.spatial import Motion
 from dynax.sweep import take_rows
 from dynax.tree.bodies import (
-    net_forces,
+    body_force,
+    external_forces,
     passive_force,
     per_velocity,
     world_inertias,
@@ -38,13 +41,18 @@ class State(NamedTuple):
     q: jax.Array
     """Of the skeleton."""
     eta: jax.Array
-    columns: jax.Array
-    """The velocities of all places by each mode of their bodies, `(places, 6, m, *batch)`."""
+    moves: Motion
+    """The velocities of the displaced places by each mode of their bodies, axes (place, mode)."""
     v: jax.Array
     """Of the skeleton."""
     rate: jax.Array
     drift: jax.Array
     """`Xdot v`: the skeleton's accelerations while `v` stays."""
+
+    @property
+    def columns(self) -> jax.Array:
+        """The velocities of all places by each mode of their bodies, `(places, 6, m, *batch)`."""
+        return take_rows(jnp.stack(jnp.broadcast_arrays(*jax.tree.leaves(self.moves)), axis=1), self.bodies.row)
 
 
 def state(model: FlexibleModel, q: jax.Array, v: jax.Array | None = None) -> State:
@@ -54,8 +62,11 @@ def state(model: FlexibleModel, q: jax.Array, v: jax.Array | None = None) -> Sta
     eta = bodies.modes(q, at.modes_q)
     rate = bodies.modes(v, at.modes_v)
     pose, columns, drift = bodies.places(eta, rate)
-    whole, drift = of_skeleton(q, pose, at.q), of_skeleton(jnp.zeros_like(v), drift, at.v)
-    return State(bodies, whole, eta, columns, expanded(model, bodies, columns, v), rate, drift)
+    own = take_rows(rate, bodies.owner[bodies.displaced])
+    speed = jax.tree.map(lambda a: apart(summed(a * own)), columns)
+    whole = bodies.on_skeleton(q, pose, at.q, undeformed=True)
+    drift = bodies.on_skeleton(jnp.zeros_like(v), drift, at.v)
+    return State(bodies, whole, eta, columns, bodies.on_skeleton(v, speed, at.v), rate, drift)
 
 
 def of_skeleton(own: jax.Array, of_places: jax.Array, place: np.ndarray) -> jax.Array:
@@ -76,6 +87,14 @@ def reduced(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, fo
     by_place = summed(columns * force[at.freedoms][:, :, None])
     by_body = jnp.stack([summed(by_place[bodies.owner == k], 0) for k in range(len(model.members))])
     return take_rows(force, at.own_v) + on_modes(model, by_body)
+
+
+def passive(model: FlexibleModel, at: State) -> jax.Array:
+    """What joints need against damping, friction and springs, a vector like `v`: places have none."""
+    own = model.places.own_v
+    joints = np.unique(model.skeleton.topology.body_of_velocity[own[own >= 0]])
+    found = passive_force(model.skeleton, at.q, at.v, joints)
+    return take_rows(found, np.where(own >= 0, np.cumsum(own >= 0) - 1, -1))
 
 
 def on_modes(model: FlexibleModel, force: jax.Array) -> jax.Array:
@@ -102,10 +121,27 @@ def _frames(model: FlexibleModel) -> np.ndarray:
 
 def on_frames(model: FlexibleModel, s: Setup, own) -> Parts:
     """Quantities at the frames of bodies that bend, zeros at all other bodies."""
+    return on_bodies(model, s, _frames(model), own)
+
+
+def on_bodies(model: FlexibleModel, s: Setup, bodies: np.ndarray, own) -> Parts:
+    """Quantities of some bodies, zeros at all others."""
     where = np.full(model.num_bodies, -1)
-    where[_frames(model)] = np.arange(len(model.members))
+    where[bodies] = np.arange(len(bodies))
     full = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), own)
     return s.layout.split(take_rows(full, where))
+
+
+def _heavy(model: FlexibleModel) -> np.ndarray:
+    """The rigid bodies: those of the skeleton which are no places, and the places to which some are welded."""
+    light = {body for m in model.members for body in (m.held, m.frame, *m.nodes) if body not in m.loaded}
+    return np.array([body for body in range(model.num_bodies) if body not in light], dtype=int)
+
+
+def _joined(a, b):
+    """Rows of the one and of the other."""
+    batch = jax.tree.leaves(a)[0].shape[1:]
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, jnp.broadcast_to(b, (len(b), *batch))]), a, b)
 
 
 def added(a: Parts, b: Parts) -> Parts:
@@ -141,17 +177,23 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
     whole = at.drift if a is None else at.drift + expanded(model, bodies, at.columns, a)
     s = setup(tree, at.q, at.v, execution, stopped=rest)
     kin = kinematics(tree, s, at.v, whole, positions=True, accelerations=True, gravity=True)
-    rotation, velocity, acceleration = at_frames(
-        model, s, Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
-    )
+    motion = Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
+    rotation, velocity, acceleration = at_frames(model, s, motion)
     velocity, acceleration = velocity.rotate_back(rotation), acceleration.rotate_back(rotation)
     modes = jnp.zeros_like(at.rate) if a is None else bodies.modes(a, model.places.modes_v)
     bending, more, own = bodies.moving(at.eta, at.rate, velocity)
-    inertias = Inertias(bending, world_inertias(s, kin))
     force, modal = bending.momentum(acceleration, modes)
     elastic = jnp.zeros_like(modal) if rest else bodies.elastic(at.eta, at.rate)
-    needed = on_frames(model, s, (force + more).rotate(rotation))
-    forces = added(net_forces(s, kin, inertias.rigid, external), needed)
+    force = (force + more).rotate(rotation)
+    heavy = _heavy(model)
+    rotation, velocity, acceleration = take_rows(s.layout.body_order(motion), heavy)
+    inertia = take_rows(s.layout.body_order(s.constants).inertia, heavy).rotate(rotation)
+    rigid = body_force(inertia, velocity, acceleration)
+    forces = on_bodies(model, s, np.concatenate([_frames(model), heavy]), _joined(force, rigid))
+    if external is not None:
+        outside = external_forces(s, kin, external)
+        forces = Parts(forces.roots - outside.roots, forces.rows - outside.rows)
+    inertias = Inertias(bending, on_bodies(model, s, heavy, inertia))
     return Moving(s, kin, forces, modal + own + elastic, inertias)
 
 
@@ -165,11 +207,10 @@ def needed(model: FlexibleModel, at: State, m: Moving, a: jax.Array | None, *, r
     """The forces of freedoms for a motion of the skeleton."""
     tree = model.tree
     tau = project(tree, m.setup, m.kin, transmitted(m.setup, m.kin, m.forces))
-    if not rest:
-        tau = tau + passive_force(tree, at.q, at.v)
-        if a is not None:
-            tau = tau + per_velocity(tree.armature, tau) * expanded(model, at.bodies, at.columns, a)
-    return reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
+    if not rest and a is not None:
+        tau = tau + per_velocity(tree.armature, tau) * expanded(model, at.bodies, at.columns, a)
+    tau = reduced(model, at.bodies, at.columns, tau) + on_modes(model, m.modal)
+    return tau if rest else tau + passive(model, at)
 
 
 def bending(model: FlexibleModel, own: Inertias, s: Setup, kin: Parts) -> Modal:

@@ -45,6 +45,7 @@ from dynax.embedding.flexible import (
     moving,
     on_frames,
     on_modes,
+    passive,
     state,
 )
 from dynax.embedding.flexible import inverse as inverse_of_tree
@@ -56,7 +57,7 @@ from dynax.model.kinds import extend
 from dynax.model.structure import Structure
 from dynax.spatial import Force, Motion
 from dynax.sweep import take_rows
-from dynax.tree.bodies import passive_force, per_velocity
+from dynax.tree.bodies import per_velocity
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.nodes import Load
@@ -136,8 +137,7 @@ def _(model, q, v, tau, external, embedding, execution="levels", chart: Chart | 
     # All forces are those of the motion in which the independent velocities stay; what comes on top is found.
     m = moving(model, at, drift, external, execution)
     rotors = per_velocity(skeleton.armature, at.v) * expanded(model, at.bodies, at.columns, drift)
-    needed = onto_tree(model, at.bodies, at.columns, passive_force(skeleton, at.q, at.v) + rotors)
-    needed = needed + on_modes(model, m.modal)
+    needed = onto_tree(model, at.bodies, at.columns, rotors) + passive(model, at) + on_modes(model, m.modal)
     rest = tau - reduced(p, c.x, needed if chart is None else needed - chart.force)
     forces = m.setup.layout.body_order(m.forces)
     b = in_nodes(skeleton.structure, embedding, execution)

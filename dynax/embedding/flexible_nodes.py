@@ -28,15 +28,15 @@ from dynax.bodies.flexible import Modal
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
-from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, reduced, state
+from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, passive, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.kinds import Kinds
-from dynax.tree.bodies import passive_force, per_velocity
-from dynax.tree.freedoms import freedoms
+from dynax.tree.bodies import per_velocity
+from dynax.tree.freedoms import columns_of
 from dynax.tree.layout import Parts
 from dynax.tree.nodes import Load, NodesOfKinds
 from dynax.tree.setup import Setup
@@ -49,7 +49,7 @@ class Bent(NamedTuple):
     joint: Motion
     """The columns of the joint, axes (row, freedom)."""
     places: Motion
-    """Those of the modes at each place, extended to the node's point, axes (row, place, mode)."""
+    """Those of the modes at each place that they move, extended to the node's point, axes (row, place, mode)."""
     arm: Vec3
     """From the node's point to each place."""
 
@@ -70,8 +70,9 @@ def node_tree(
         Parts(*((k.rotation, k.offset, i) for k, i in zip(kin, own.rigid, strict=True)))
     )
     offset = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(a), *s.batch)), offset)
-    rows, armature = freedoms(tree, s, kin), per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
-    bent = [_bent(at, b, modal, inertia, rotation, offset, rows.column, armature) for b in p.blocks]
+    armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
+    freedom = [columns_of(tree, s, kin, b.freedom) for b in p.blocks]
+    bent = [_bent(at, b, modal, inertia, rotation, offset, u, armature) for b, u in zip(p.blocks, freedom, strict=True)]
     rigid = []
     if len(p.slot):
         hinge = take_rows(slot_rows(tree, s, kin), np.where(p.slot >= 0, s.layout.slots.inverse[p.slot], -1))
@@ -85,39 +86,49 @@ def node_tree(
 
 
 def _bent(
-    at: State, b: Blocks, modal: Modal, inertias: RigidInertia, rotation, offset: Vec3, freedom: Motion, armature
+    at: State, b: Blocks, modal: Modal, inertias: RigidInertia, rotation, offset: Vec3, joint: Motion, armature
 ) -> Bent:
-    """The nodes of one size, from the modal inertias in world axes and those of what is welded to places."""
-    arm = _along(offset, b.paths)
-    to_frame = jax.tree.map(lambda a: a[:, 0], arm)
-    turned = pick(rotation, b.body[:, :-1])
-    x, y, z, u, v, w = jnp.unstack(pick(at.columns, b.place)[:, :, :, : b.mode.shape[1]], axis=2)
-    own = Motion(Vec3(x, y, z), Vec3(u, v, w)).rotate(_per_mode(turned, 2)).shift(-_per_mode(arm, 2))
-    places = jax.tree.map(lambda a: jnp.concatenate([a[:, :1], a[:, :1] + a[:, 1:]], axis=1)[np.arange(len(a))], own)
-    frame, nodes = (jax.tree.map(lambda a, k=k: a[:, k], places) for k in (0, slice(1, None)))
+    """The nodes of one size, from the modal inertias in world axes, those of what is welded to places, and the columns
+    of the joints."""
+    arm, first = _along(offset, b.paths), int(b.clamped)  # the first place that modes move
+    to_frame, arms = (jax.tree.map(lambda a, k=k: a[:, k], arm) for k in (0, slice(first, None)))
+    turned = pick(rotation, b.body[:, first:-1])
+    place = b.place[:, first:]
+    own = pick(at.moves, np.where(place >= 0, at.bodies.row[place], -1))
+    own = jax.tree.map(lambda a: a[:, :, : b.mode.shape[1]], own)
+    own = own.rotate(_per_mode(turned, 2)).shift(-_per_mode(arms, 2))
     inertia = take_rows(modal.inertia, b.member).shift_to_parent(to_frame)
-    along = pick(flat(modal.coupling, 2), b.mode).shift_to_parent(_per_mode(to_frame, 1))
-    inertia, along = jax.tree.map(apart, (inertia, along))
-    coupling = jax.tree.map(apart, _per_mode(inertia, 1) @ frame + along)
-    mass = pick(flat(modal.mass, 3), b.pair) + _pairs(frame, coupling) + jnp.swapaxes(_pairs(frame, along), 1, 2)
-    loads = pick(inertias, b.body[:, 1:-1]).shift_to_parent(jax.tree.map(lambda a: a[:, 1:], arm))
-    pulls = jax.tree.map(apart, _per_mode(loads, 2) @ nodes)
-    coupling, inertia = coupling + summed(pulls), inertia + summed(loads) + take_rows(inertias, b.body[:, -1])
-    mass, each = apart(mass + summed(_pairs(nodes, pulls, 2))), _per_mode(inertia, 1)
+    coupling = pick(flat(modal.coupling, 2), b.mode).shift_to_parent(_per_mode(to_frame, 1))
+    inertia, coupling = jax.tree.map(apart, (inertia, coupling))
+    mass = pick(flat(modal.mass, 3), b.pair)
+    places = jax.tree.map(apart, own)
+    if not b.clamped:
+        places = jax.tree.map(lambda a: apart(jnp.concatenate([a[:, :1], a[:, :1] + a[:, 1:]], axis=1)), own)
+        frame, along = jax.tree.map(lambda a: a[:, 0], places), coupling
+        coupling = jax.tree.map(apart, _per_mode(inertia, 1) @ frame + along)
+        mass = mass + _pairs(frame, coupling) + jnp.swapaxes(_pairs(frame, along), 1, 2)
+    inertia = inertia + take_rows(inertias, b.body[:, -1])
+    if len(b.loaded):
+        loads = pick(inertias, b.body[:, b.loaded]).shift_to_parent(jax.tree.map(lambda a: a[:, b.loaded], arm))
+        nodes = jax.tree.map(lambda a: a[:, b.loaded - first], places)
+        pulls = jax.tree.map(apart, _per_mode(loads, 2) @ nodes)
+        coupling, inertia = coupling + summed(pulls), inertia + summed(loads)
+        mass = mass + summed(_pairs(nodes, pulls, 2))
+    mass, each = apart(mass), _per_mode(inertia, 1)
     if (b.mode < 0).any():
         mass = mass + _like((b.mode < 0)[:, :, None] * np.eye(b.mode.shape[1]), mass)
-    joint = pick(freedom, b.freedom)
     image = jax.tree.map(apart, each @ joint)
     mixed, rotor = _pairs(joint, coupling), pick(armature, b.freedom) + _like(b.freedom < 0, mass)
     mixed = apart(mixed)
     hinged = _pairs(joint, image) + rotor[:, :, None] * _like(np.eye(b.freedom.shape[1])[None], mass)
+    mass = jnp.broadcast_to(mass, (*mass.shape[:3], *mixed.shape[3:]))
     mass = jnp.concatenate(
         [jnp.concatenate([hinged, mixed], axis=2), jnp.concatenate([jnp.swapaxes(mixed, 1, 2), mass], axis=2)], axis=1
     )
-    carrying = jax.tree.map(
-        lambda a: jnp.concatenate([a, jnp.zeros_like(a[:, :1])], axis=1)[np.arange(len(a))[:, None], b.port], places
-    )
-    carrying = jax.tree.map(lambda a: a * _like((b.port >= 0)[:, :, None], a), carrying)
+    # Places that no mode moves, the first node and a frame that is clamped to it, are rows of zeros.
+    count, port = places.angular.x.shape[1], b.port - first
+    which = np.where((port >= 0) & (port < count), count * np.arange(len(port))[:, None] + port, -1)
+    carrying = pick(flat(places, 2), which)
     column = jax.tree.map(
         lambda s, u: jnp.concatenate([jnp.broadcast_to(s[:, None], (*u.shape[:2], *s.shape[1:])), u], axis=2),
         joint,
@@ -173,14 +184,15 @@ def solved(
     at = state(model, q, v)
     m = moving(model, at, a, external, execution)
     tree, bent = node_tree(model, at, m.setup, m.kin, m.inertias, p, locked)
-    needed = reduced(model, at.bodies, at.columns, passive_force(model.tree, at.q, at.v)) + on_modes(model, m.modal)
+    needed = passive(model, at) + on_modes(model, m.modal)
     forces = m.setup.layout.body_order(m.forces)
     rigid = [take_rows(forces, p.last)] if len(p.slot) else []
     acting, pulls = [], [jnp.zeros((len(p.slot), *m.setup.batch), m.setup.dtype) for _ in rigid]
     for own, b in zip(p.blocks, bent, strict=True):
         force = pick(forces, own.body[:, :-1]).shift_to_parent(b.arm)
         total = summed(force) + take_rows(forces, own.body[:, -1])
-        modes = summed(b.places.dot(_per_mode(force, 2)))
+        onto = jax.tree.map(lambda a, k=int(own.clamped): a[:, k:], force)
+        modes = summed(b.places.dot(_per_mode(onto, 2)))
         pulls.append(jnp.concatenate([b.joint.dot(_per_mode(total, 1)), modes], axis=1))
         acting.append(total)
     still = jnp.zeros((len(p.order.roots), *m.setup.batch), m.setup.dtype)

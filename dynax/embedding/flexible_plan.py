@@ -36,6 +36,10 @@ class Blocks(NamedTuple):
     """As `path`, from the node's point to each place, `(rows, t, w)`."""
     port: np.ndarray
     """Which places carry something; `t` is the first node, which no mode moves, `(rows, p)`."""
+    clamped: bool
+    """Whether no mode moves the frames either, against their first nodes."""
+    loaded: np.ndarray
+    """Those of the places that have a mass of their own in any row."""
 
 
 class Plan(NamedTuple):
@@ -134,12 +138,15 @@ def plan(topology: Topology, members: tuple[Member, ...], full: bool | None = No
         ]
         spots = [path(int(b)) if b >= 0 else [] for b in body.reshape(-1)]
         paths = table(spots, max(map(len, spots)))
+        pairs = list(zip(bending, body, strict=True))
         port = table([[t if t >= 0 else widest for t in ports[k]] if k >= 0 else [] for k in own])
         return Blocks(
             own, table([path(h) if h >= 0 else [] for h in held]), freedom, mode, pair,
             np.concatenate(velocity, axis=1),
             np.array([[where.get(int(b), -1) for b in row] for row in body]), np.column_stack([body, held]),
             paths.reshape(*body.shape, -1), port,
+            widest > 1 and all(m is None or m.clamped for m in bending),
+            np.array([t for t in range(1, widest) if any(m and row[t] in m.loaded for m, row in pairs)], int),
         )  # fmt: skip
 
     made_of = tuple(blocks(own, size) for own, size in zip(rows, sizes, strict=True))

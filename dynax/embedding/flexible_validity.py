@@ -1,4 +1,4 @@
-"""How far bodies may bend.
+"""How far bodies may bend, and what else a state is no state for.
 
 The kinetic energy of a body that bends is right to second order in its modes and their rates together. Bent further,
 it is negative for some motion, and where the tree's is too, its mass matrix has no factor: forward dynamics is NaN.
@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from dynax.compile.batching import batch_last
+from dynax.constraints.residual import constraint_names, constraint_residual
 from dynax.embedding.flexible import at_frames, composite, state
+from dynax.embedding.model import CLOSED, EmbeddedModel
 from dynax.model.checks import as_state
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
@@ -26,6 +28,30 @@ _composite = batch_last(composite)
 @extend(check_state, FlexibleModel)
 def _(model, q, v=None):
     q, v = as_state(model, q=q, v=v)
+    return reported(model, q, v, _faults(model, q, v))
+
+
+@extend(check_state, EmbeddedModel)
+def _(model, q, v=None):
+    """What the tree's configuration may not be, and loops that it does not close."""
+    q, v = as_state(model, q=q, v=v)
+    tree = model.tree
+    bending = isinstance(tree, FlexibleModel)
+    faults = _faults(tree, q, None) if bending else joint_faults(tree, q, None)
+    open_at = jnp.abs(constraint_residual(tree, q)) > CLOSED
+    text = "{!r} is not closed by `q`: dx.normalize(model, q) closes loops from near, gears and conditions too"
+    wrong, messages = [faults.wrong], list(faults.messages)
+    for name, rows in constraint_names(tree).items():
+        wrong.append(jnp.any(open_at[rows], keepdims=True))
+        messages.append(text.format(name))
+    if v is not None:
+        wrong.append(~jnp.isfinite(v))
+        messages += [f"`v` of joint {name!r} is not finite" for name in model.independent_joints]
+    return reported(model, q, v, Faults(jnp.concatenate(wrong), messages))
+
+
+def _faults(model: FlexibleModel, q: jax.Array, v: jax.Array | None) -> Faults:
+    """Those of joints, and bodies that are bent too far."""
     faults = joint_faults(model, q, v)
     text = (
         "body {!r} is bent too far: its kinetic energy, of second order in its modes, is negative for some motion; "
@@ -33,8 +59,7 @@ def _(model, q, v=None):
         "body.at_level('ruthless')"
     )
     wrong = jnp.concatenate([faults.wrong, _bent_too_far(model, q)])
-    messages = [*faults.messages, *(text.format(member.name) for member in model.members)]
-    return reported(model, q, v, Faults(wrong, messages))
+    return Faults(wrong, [*faults.messages, *(text.format(member.name) for member in model.members)])
 
 
 @jax.jit

@@ -21,28 +21,31 @@ def by_joint_kind(
     starts: Sequence[np.ndarray],
     sizes: Sequence[str],
     *arrays: jax.Array,
+    bodies: np.ndarray | None = None,
 ) -> jax.Array:
     """Apply `function(kind, parameters, *coordinates)` to all joints of each kind and put the results in body order.
 
     `starts[k]` says where each body's part of `arrays[k]` begins and `sizes[k]` names its length on the joint
-    (`"nq"` or `"nv"`); the last of both describe the result. Arrays have any trailing batch axes.
+    (`"nq"` or `"nv"`); the last of both describe the result. Arrays have any trailing batch axes. With `bodies`, the
+    results are those of their joints alone.
     """
     topology = model.topology
     batch = jnp.broadcast_shapes(*(a.shape[1:] for a in arrays))
     parameters = model.joint_parameters.astype(arrays[0].dtype)
     parameters = parameters.reshape(parameters.shape + (1,) * (1 + len(batch) - parameters.ndim))
     pieces, positions = [], []
-    for kind, bodies in topology.groups.items():
-        own = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
+    for kind, members in topology.groups.items():
+        group = members if bodies is None else members[np.isin(members, bodies)]
+        if not getattr(kind, sizes[-1]) or not len(group):
+            continue
+        own = take_entries(parameters, topology.parameter_start[group], len(kind.parameters))
         parts = [
-            take_entries(a, start[bodies], getattr(kind, size))
+            take_entries(a, start[group], getattr(kind, size))
             for a, start, size in zip(arrays, starts, sizes, strict=False)
         ]
-        if not getattr(kind, sizes[-1]):
-            continue
         for k, component in enumerate(function(kind, own, *parts)):
-            pieces.append(jnp.broadcast_to(jnp.asarray(component, arrays[0].dtype), (len(bodies), *batch)))
-            positions.append(starts[-1][bodies] + k)
+            pieces.append(jnp.broadcast_to(jnp.asarray(component, arrays[0].dtype), (len(group), *batch)))
+            positions.append(starts[-1][group] + k)
     if not pieces:
         return jnp.zeros((0, *batch), arrays[0].dtype)
     order = np.argsort(np.concatenate(positions))
@@ -60,10 +63,14 @@ def _v(t: Topology) -> np.ndarray:
 @for_models
 def difference_rows(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
     """`difference` for trailing batch axes."""
+    return differences_of(model, None, q0, q1)
+
+
+def differences_of(model: Model, bodies: np.ndarray | None, q0: jax.Array, q1: jax.Array) -> jax.Array:
+    """The same for the joints of some bodies, in the order of all."""
     t = model.topology
-    return by_joint_kind(
-        model, lambda kind, _, a, b: kind.difference(a, b), (_q(t), _q(t), _v(t)), ("nq", "nq", "nv"), q0, q1
-    )
+    starts, sizes = (_q(t), _q(t), _v(t)), ("nq", "nq", "nv")
+    return by_joint_kind(model, lambda kind, _, a, b: kind.difference(a, b), starts, sizes, q0, q1, bodies=bodies)
 
 
 @for_models

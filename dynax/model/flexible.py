@@ -31,6 +31,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -53,6 +54,10 @@ class Member(NamedTuple):
     """The one that stands for its own frame."""
     nodes: tuple[int, ...]
     """Those that stand for its nodes after the first."""
+    clamped: bool
+    """Whether no mode moves its first node: its frame stands there as when undeformed."""
+    loaded: tuple[int, ...]
+    """Those of its places that have rigid bodies welded to them."""
 
 
 class Places(NamedTuple):
@@ -234,13 +239,24 @@ class FlexibleModel:
         """With leaves of the skeleton replaced, and `bodies`, the data of all bodies that bend, of the shapes here.
 
         What bodies that bend weigh is in `bodies`: `mass`, `com` and `inertia` are those of the rigid ones, and their
-        rows of the others count for nothing.
+        rows of the others count for nothing. So do entries of `armature`, `damping`, `friction_loss` and `stiffness`
+        for the places of bodies that bend.
+
+        Whether a body's first node moves with its modes, and which places have a mass of their own, is looked up in
+        numbers that are given here, once for all that follows; of traced ones both are taken to be so.
         """
         bodies = self.bodies if bodies is None else tuple(bodies)
         if jax.tree.structure(bodies) != jax.tree.structure(self.bodies):
             raise ValueError(f"`bodies` must be {len(self.bodies)} flexible bodies, of nodes and levels as these")
-        skeleton = _weightless(self.skeleton.replace(**leaves), [m.frame for m in self.members], leaves)
-        return dataclasses.replace(self, skeleton=skeleton, bodies=bodies)
+        skeleton = _as_places(self.skeleton.replace(**leaves), self.members, leaves)
+        members = list(self.members)
+        for k, (member, old, new) in enumerate(zip(members, self.bodies, bodies, strict=True)):
+            if _are_new(_shapes(new), _shapes(old)):
+                member = member._replace(clamped=_clamped(new))
+            if _are_new(_weights(skeleton), _weights(self.skeleton)):
+                member = member._replace(loaded=_loaded(skeleton, member.held, member.nodes))
+            members[k] = member
+        return FlexibleModel(skeleton, bodies, tuple(members))
 
     def at_time(self, time: Any) -> FlexibleModel:
         return dataclasses.replace(self, skeleton=self.skeleton.at_time(time))
@@ -287,25 +303,63 @@ def flexible_model(skeleton: Model, bodies: dict[str, FlexibleBody]) -> Flexible
     inertia at the joints of their places, which what checks a tree looks at."""
     topology, index = skeleton.topology, skeleton.structure.body_index
     frames = [index[name] for name in bodies]
-    members = tuple(
-        Member(name, body.num_modes, index.get(f"{name}/{body.node_names[0]}", -1), frame, topology.children[frame])
-        for (name, body), frame in zip(bodies.items(), frames, strict=True)
-    )
-    nodes = [node for member in members for node in member.nodes]
-    modal = np.isin(topology.body_of_velocity, frames + nodes)
-    skeleton = skeleton.replace(armature=jnp.where(modal, 0.0, skeleton.armature))
-    return FlexibleModel(_weightless(skeleton, frames, _WEIGHT), tuple(bodies.values()), members)
+    members = []
+    for (name, body), frame in zip(bodies.items(), frames, strict=True):
+        held, nodes = index.get(f"{name}/{body.node_names[0]}", -1), topology.children[frame]
+        loaded = _loaded(skeleton, held, nodes)
+        members.append(Member(name, body.num_modes, held, frame, nodes, _clamped(body), loaded))
+    members = tuple(members)
+    return FlexibleModel(_as_places(skeleton, members, (*_WEIGHT, *_RESISTING)), tuple(bodies.values()), members)
 
 
 # The rows of these leaves have so many axes.
 _WEIGHT = {"mass": 0, "com": 1, "first_moment": 1, "inertia": 1}
+_RESISTING = ("armature", "damping", "friction_loss", "stiffness")
 
 
-def _weightless(skeleton: Model, frames: list[int], leaves: Iterable[str]) -> Model:
-    """With zeros at the frames of bodies that bend, in those of `leaves` that say what bodies weigh."""
-    rigid = {}
-    for name in _WEIGHT.keys() & leaves:
+def _are_new(leaves: tuple, old: tuple) -> bool:
+    """Whether they are other numbers, and not what stands for them, as the axes of a `vmap` do."""
+    numbers = all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+    return numbers and any(a is not b for a, b in zip(leaves, old, strict=True))
+
+
+def _shapes(body: FlexibleBody) -> tuple:
+    """What says how nodes move."""
+    return body.node_translation, body.node_rotation, body.node_foreshortening
+
+
+def _weights(skeleton: Model) -> tuple:
+    return tuple(getattr(skeleton, name) for name in _WEIGHT if name != "com")
+
+
+def _clamped(body: FlexibleBody) -> bool:
+    shapes = _shapes(body)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in shapes):
+        return False
+    # Axes of a batch are in front.
+    return not any(np.any(leaf[(..., 0, *[slice(None)] * axes)]) for leaf, axes in zip(shapes, (2, 2, 3), strict=True))
+
+
+def _loaded(skeleton: Model, held: int, nodes: tuple[int, ...]) -> tuple[int, ...]:
+    leaves = _weights(skeleton)
+    unknown = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+    def weighs(body: int) -> bool:
+        return any(np.any(leaf[(..., body, *[slice(None)] * k)]) for leaf, k in zip(leaves, (0, 1, 1), strict=True))
+
+    return tuple(body for body in (held, *nodes) if body >= 0 and (unknown or weighs(body)))
+
+
+def _as_places(skeleton: Model, members: tuple[Member, ...], leaves: Iterable[str]) -> Model:
+    """With zeros for bodies that bend, in those of `leaves` that say what bodies weigh, and for the freedoms of their
+    places, in those that say what joints resist."""
+    frames = [member.frame for member in members]
+    places = np.array([*frames, *(node for member in members for node in member.nodes)])
+    modal = np.flatnonzero(np.isin(skeleton.topology.body_of_velocity, places))
+    changed = {}
+    for name in {*_WEIGHT, *_RESISTING} & {*leaves}:
         leaf = getattr(skeleton, name)
         if hasattr(leaf, "at"):  # not the axes of a `vmap`
-            rigid[name] = leaf.at[(..., np.array(frames), *[slice(None)] * _WEIGHT[name])].set(0.0)
-    return skeleton.replace(**rigid)
+            rows = (np.array(frames), *[slice(None)] * _WEIGHT[name]) if name in _WEIGHT else (modal,)
+            changed[name] = leaf.at[(..., *rows)].set(0.0)
+    return skeleton.replace(**changed)

@@ -32,7 +32,8 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
 
     Functions of dynax take configurations at their word: quaternions that are not of unit length give other results,
     and zeros, which are no rotation, NaN; so do bodies that are bent further than their inertia, which is of second
-    order in their modes, holds: it is named. Ask here where states come from outside.
+    order in their modes, holds: it is named. Of a model with loops embedded, those that `q` does not close are named.
+    Ask here where states come from outside.
 
     **Arguments:** `q`: configuration, shape `(nq,)`. `v`: velocity, shape `(nv,)`, or `None`.
 

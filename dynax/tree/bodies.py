@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dynax.model import Model
-from dynax.model.configuration import difference_rows
+from dynax.model.configuration import differences_of
 from dynax.spatial import Force, Mat3, Motion, RigidInertia, Vec3
+from dynax.sweep import take_rows
 from dynax.tree.kinematics import Kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Constants, Setup
@@ -94,23 +96,28 @@ def stacked(vector: Motion | Force) -> jax.Array:
     return jnp.stack(jnp.broadcast_arrays(a.x, a.y, a.z, b.x, b.y, b.z), axis=1)
 
 
-def per_velocity(leaf: jax.Array, like: jax.Array) -> jax.Array:
-    """A leaf with one entry per freedom, shaped to combine with `like` of shape `(nv, *batch)`."""
+def per_velocity(leaf: jax.Array, like: jax.Array, own: np.ndarray | slice = slice(None)) -> jax.Array:
+    """A leaf with one entry per freedom, or those of some, shaped to combine with `like` of shape `(nv, *batch)`."""
     leaf = leaf.astype(like.dtype)
+    leaf = leaf if isinstance(own, slice) else take_rows(leaf, own)
     return leaf.reshape(leaf.shape + (1,) * (like.ndim - leaf.ndim))
 
 
-def passive_force(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """What joints need against damping, dry friction and springs: `d v + f tanh(v / v_f) + k (q - q_0)`."""
+def passive_force(model: Model, q: jax.Array, v: jax.Array, bodies: np.ndarray | None = None) -> jax.Array:
+    """What joints, all or those of some bodies, need against damping, dry friction and springs:
+    `d v + f tanh(v / v_f) + k (q - q_0)`."""
+    own = slice(None) if bodies is None else np.flatnonzero(np.isin(model.topology.body_of_velocity, bodies))
+    v = v if bodies is None else take_rows(v, own)
     friction_velocity = model.friction_velocity.astype(v.dtype)
     return (
-        per_velocity(model.damping, v) * v
-        + per_velocity(model.friction_loss, v) * jnp.tanh(v / friction_velocity)
-        + spring_force(model, q)
+        per_velocity(model.damping, v, own) * v
+        + per_velocity(model.friction_loss, v, own) * jnp.tanh(v / friction_velocity)
+        + spring_force(model, q, bodies)
     )
 
 
-def spring_force(model: Model, q: jax.Array) -> jax.Array:
+def spring_force(model: Model, q: jax.Array, bodies: np.ndarray | None = None) -> jax.Array:
     """What joints need against their springs, `k (q - q_0)`."""
+    own = slice(None) if bodies is None else np.flatnonzero(np.isin(model.topology.body_of_velocity, bodies))
     reference = per_velocity(model.spring_reference, q) + jnp.zeros_like(q)
-    return per_velocity(model.stiffness, q) * difference_rows(model, reference, q)
+    return per_velocity(model.stiffness, q, own) * differences_of(model, bodies, reference, q)

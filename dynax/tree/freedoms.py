@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dynax.model import Model
 from dynax.spatial import Force, Motion, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.kinematics import columns
 from dynax.tree.layout import Parts
-from dynax.tree.setup import Setup
+from dynax.tree.setup import Setup, slot_columns
 
 
 class Freedoms(NamedTuple):
@@ -28,6 +29,21 @@ def freedoms(model: Model, s: Setup, kin: Parts) -> Freedoms:
     at_slot = s.layout.to_slots(kin.rows.position, s.layout.slot_body)
     root = root_columns(s)
     return in_velocity_order(s, Freedoms(root, Vec3.zero(root.angular.x)), Freedoms(slot, at_slot))
+
+
+def columns_of(model: Model, s: Setup, kin: Parts, which: np.ndarray) -> Motion:
+    """The columns of some freedoms, zeros where `which` is negative."""
+    flat, roots = np.reshape(which, -1), len(s.layout.root_velocity)
+    place = np.where(flat >= 0, s.layout.order.places[flat], -1)
+    slot = np.where(place >= roots, place - roots, -1)
+    if model.topology.all_screws:
+        own = take_rows(columns(model, s, kin.rows.rotation).motion(), slot)
+    else:
+        body = np.where(slot >= 0, s.layout.slot_body[slot], -1)
+        own = slot_columns(s, model, np.where(slot >= 0, flat, -1)).rotate(take_rows(kin.rows.rotation, body))
+    if ((place >= 0) & (place < roots)).any():
+        own = own + take_rows(root_columns(s), np.where(place < roots, place, -1))
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (len(flat), *s.batch)).reshape(*which.shape, *s.batch), own)
 
 
 def root_columns(s: Setup) -> Motion:

@@ -229,13 +229,15 @@ def joint_motions(s: Setup, model: Model, x: jax.Array) -> Scalar | Motion:
     return _join_groups(parts, s.layout.body_of_row, s.batch, s.dtype)
 
 
-def slot_columns(s: Setup, model: Model) -> Motion:
-    """The motion columns of general joints in slot rows, in the internal axes of their bodies."""
-    topology = model.topology
+def slot_columns(s: Setup, model: Model, which: np.ndarray | None = None) -> Motion:
+    """The motion columns of general joints in slot rows, in the internal axes of their bodies; or `which` of them, by
+    their freedoms, zeros where that is negative."""
+    topology, rows = model.topology, s.layout.slot_velocity if which is None else which
     parts = [(topology.v_start[bodies] + k, column) for _, bodies, m in s.motions for k, column in enumerate(m.columns)]
+    parts = [(own, column) for own, column in parts if np.isin(own, rows).any()]
     if not parts:  # driven joints alone
-        return Motion.zero(jnp.zeros((len(s.layout.slot_velocity), *s.batch), s.dtype))
-    return _join_groups(parts, s.layout.slot_velocity, s.batch, s.dtype)
+        return Motion.zero(jnp.zeros((len(rows), *s.batch), s.dtype))
+    return _join_groups(parts, rows, s.batch, s.dtype)
 
 
 def column_rates(s: Setup, model: Model, v: jax.Array) -> Motion | None:

@@ -83,6 +83,14 @@ def test_a_four_bar_with_a_coupler_that_bends(rng):
     close(matrix @ move.v, 0.0)
     close(matrix @ whole, dx.constraint_bias(tree, q, move.v))
     close(move.x.T @ (dx.inverse_dynamics(tree, q, move.v, whole, external) - tau), 0.0)
+    dx.check_state(embedded, q, y)
+    for state, words in (
+        ((q.at[-1].add(0.01), y), "'pin' is not closed by `q`"),
+        ((q.at[0].set(np.nan), y), "`q` of joint 'crank_joint' is not finite"),
+        ((q, y.at[0].set(np.inf)), f"`v` of joint '{embedded.independent_joints[0]}' is not finite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            dx.check_state(embedded, *state)
     # What it does not do it refuses by name.
     for stepper, name in (("implicit_midpoint", "ImplicitMidpoint"), ("variational", "Variational")):
         with pytest.raises(ValueError, match=f"{name} does not know the stiffness of modes.*'rk4'"):

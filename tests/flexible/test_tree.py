@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flexible.systems import RIGID, System, at, body_of, by_particles, floating, nodal_data, random_state
+from flexible.systems import RIGID, System, at, body_of, by_particles, chain, floating, nodal_data, random_state
 from simulate.systems import advance, energy
 
 import dynax as dx
@@ -103,6 +103,27 @@ def test_a_free_tree_keeps_momentum_and_energy(rng):
     np.testing.assert_array_equal(np.where(given, a, 0.0), np.where(given, held, 0.0))
     np.testing.assert_array_equal(np.where(given, 0.0, tau), np.where(given, 0.0, forces))
     close(dx.inverse_dynamics(model, q, v, held, external), forces)
+
+
+def test_what_is_known_of_numbers_changes_nothing(rng):
+    """A model that knows its frames to be clamped and which places weigh, against one whose numbers are traced."""
+    light = chain(2, 1)
+    mass = light.skeleton.mass.at[light.body_index("b1/tip")].set(0.7)
+    model = light.replace(mass=mass)
+    assert [(m.clamped, m.loaded) for m in light.members] == [(True, ()), (True, ())]
+    assert [(m.clamped, m.loaded) for m in model.members] == [(True, ()), (True, (model.body_index("b1/tip"),))]
+    q, v, tau = 0.01 * rng.normal(size=(3, model.nv))
+
+    @jax.jit
+    def traced(bodies, mass):
+        other = light.replace(bodies=bodies, mass=mass)
+        assert not any(m.clamped for m in other.members)
+        assert all(len(m.loaded) == 2 for m in other.members)
+        return dx.forward_dynamics(other, q, v, tau)
+
+    moved = tuple(jax.tree.map(lambda a: a + 0.0, body) for body in model.bodies)
+    known = dx.forward_dynamics(model, q, v, tau)
+    close(traced(moved, mass), known, atol=1e-9 * np.abs(known).max())
 
 
 @pytest.mark.spec("FLEX-DATA")
