@@ -64,8 +64,8 @@ HARDER = 6
 HARDER_TRIES = 4
 """Of `TRIES`, where that has been solved which is less hard."""
 TOO_MUCH = 3.0
-"""How many times as much as it may a contact gives that is too soft. Made harder it gives just what it may, and where the
-last time is lost to rounding some 2.2 times that."""
+"""How many times as much as it may a contact gives that is too soft. Made harder it gives just what it may, and
+where the last time is lost to rounding some 2.2 times that."""
 
 
 class After(NamedTuple):
