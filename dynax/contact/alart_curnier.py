@@ -59,13 +59,13 @@ ENOUGH = {"float64": 1e-12, "float32": 1e-4}
 GIVES = 0.1
 """How much a contact may give, by the largest change of a normal velocity that there has to be: what is light between
 what is heavy gives by its own mobility, under loads that are not its own."""
-HARDER = 6
+HARDER = 9
 """How often contacts that give more are made harder, each time to tenfold at most."""
 HARDER_TRIES = 4
 """Of `TRIES`, where that has been solved which is less hard."""
 TOO_MUCH = 3.0
-"""How many times as much as it may a contact gives that is too soft. Made harder it gives just what it may, and
-where the last time is lost to rounding some 2.2 times that."""
+"""How many times as much as it may a contact gives that is too soft. Made harder it gives little more than it
+may, or where the last time is lost to rounding some 2.2 times that."""
 
 
 class After(NamedTuple):
@@ -266,7 +266,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         v, impulses = s.v + part * dv, s.impulses + part * change
         rest = left(v, u + part * du, soft)
         unsolved, fresh = s.least > UNSOLVED**2 * fair, jnp.isinf(s.least)
-        # Of contacts that were made harder digits are lost.
+        # By stiffness and velocity, of which the one became larger, digits are lost.
         well = jnp.where(s.harder > 0, UNSOLVED**2, 1.0) * fair
         nearer = ~s.done & jnp.where(fresh | (wedged > 0), unsolved & (rest <= well), rest < s.least)
         follows = value < (NEAR * s.kappa) ** 2 * there

@@ -48,7 +48,7 @@ class TouchStatus(IntEnum):
     """More overlaps than a step takes, `Touching.most`; the others were left alone."""
     TOO_SOFT = 3
     """A contact gives by more than three tenths of the motion that it should stop, and shapes sink into each other:
-    what is light under what is ten million times as heavy, in float32, or ten thousand million times, in float64."""
+    what is light under what is some 1e10 times as heavy, in float32, or 1e13 times, in float64."""
     NOT_FINITE = 4
 
 
