@@ -134,3 +134,21 @@ def test_uncoupled_systems_stack(rng):
     mass = np.asarray(dx.mass_matrix(both, np.r_[q1, q2]))
     assert not mass[:6, 6:].any()
     assert not mass[6:, :6].any()
+
+
+def test_units_of_mass_cost_no_digits():
+    """What weighs a million tons, or a microgram, falls and turns in float32 as what weighs a kilogram."""
+
+    @jax.jit
+    @jax.vmap
+    def accelerations(scale):
+        one = dx.ModelBuilder()
+        one.body("body", joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0.1, 0.2, -0.1), (0.02, 0.03, 0.04)))
+        model = one.build()
+        heavy = model.replace(mass=scale * model.mass, inertia=scale * model.inertia)
+        force = scale * np.arange(1, 7, dtype=np.float32)
+        state = dx.neutral(model).astype(scale.dtype), 0.1 * np.arange(6, dtype=np.float32)
+        return dx.forward_dynamics(heavy, *state, force)
+
+    found = np.asarray(accelerations(10.0 ** np.array([0, -9, -3, 3, 6, 9], np.float32)))
+    np.testing.assert_allclose(found, np.broadcast_to(found[0], found.shape), rtol=0, atol=2e-6 * np.abs(found).max())

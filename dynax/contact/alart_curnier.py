@@ -59,8 +59,13 @@ ENOUGH = {"float64": 1e-12, "float32": 1e-4}
 GIVES = 0.1
 """How much a contact may give, by the largest change of a normal velocity that there has to be: what is light between
 what is heavy gives by its own mobility, under loads that are not its own."""
-HARDER = 3
-"""How often contacts that give more are made harder."""
+HARDER = 9
+"""How often contacts that give more are made harder, each time to tenfold at most."""
+HARDER_TRIES = 4
+"""Of `TRIES`, where that has been solved which is less hard."""
+TOO_MUCH = 3.0
+"""How many times as much as it may a contact gives that is too soft. Made harder it gives little more than it
+may, or where the last time is lost to rounding some 2.2 times that."""
 
 
 class After(NamedTuple):
@@ -175,10 +180,13 @@ class Going(NamedTuple):
     impulses: jax.Array
     left: jax.Array
     best: jax.Array
-    """The velocity with the least that is left."""
+    """The velocity with the least that is left; where contacts were made harder, the last that was solved."""
     least: jax.Array
+    """Infinite where contacts as hard as they are now were not yet solved."""
     part: jax.Array
     """Of the compliances, what has been left of them, shape `(k,)`."""
+    held: jax.Array
+    """The same of those with which `best` was found."""
     harder: jax.Array
     """How often they were made less."""
     done: jax.Array
@@ -257,22 +265,25 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         _, _, part, value = search
         v, impulses = s.v + part * dv, s.impulses + part * change
         rest = left(v, u + part * du, soft)
-        unsolved = s.least > UNSOLVED**2 * fair
-        nearer = ~s.done & jnp.where(wedged > 0, unsolved & (rest <= fair), rest < s.least)
+        unsolved, fresh = s.least > UNSOLVED**2 * fair, jnp.isinf(s.least)
+        # By stiffness and velocity, of which the one became larger, digits are lost.
+        well = jnp.where(s.harder > 0, UNSOLVED**2, 1.0) * fair
+        nearer = ~s.done & jnp.where(fresh | (wedged > 0), unsolved & (rest <= well), rest < s.least)
         follows = value < (NEAR * s.kappa) ** 2 * there
         kappa = jnp.where(follows, jnp.maximum(FALL * s.kappa, sharp), s.kappa)
-        done = s.done | (rest <= enough) | ((rest <= fair) & (s.left <= fair))
+        done = s.done | (rest <= enough) | ((rest <= well) & (s.left <= well))
         steps = s.steps + 1
-        over = steps >= jnp.asarray(most)[s.attempt]
+        over = ~done & (steps >= jnp.asarray(most)[s.attempt])
         attempt = s.attempt + over
-        out = attempt >= len(TRIES)
+        # What is solved already is not sought long in a harder form, which may be too hard to have digits.
+        out = attempt >= jnp.where(fresh, HARDER_TRIES, len(TRIES))
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
         gives = giving(problem, _product(by_freedom, best), at_first)
-        again = done & ~s.done & ~over & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
+        again = done & ~s.done & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
-            jnp.where(over, 0, steps),
+            jnp.where(over | again, 0, steps),
             jnp.where(over, jnp.asarray(first)[attempt], kappa),
             jnp.where(over, problem.free, v),
             jnp.where(over, 0.0, impulses),
@@ -280,6 +291,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
             best,
             jnp.where(again, jnp.inf, best_left),
             jnp.where(again, s.part / jnp.maximum(gives, 1.0), s.part),
+            jnp.where(nearer, s.part, s.held),
             s.harder + again,
             (done | out) & ~again,
         )
@@ -289,9 +301,9 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
     part = jnp.ones_like(problem.compliance)
-    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, part, zero, ~(rest > enough))
+    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, part, part, zero, ~(rest > enough))
     end = lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin)
-    return end.best, end.part
+    return end.best, end.held
 
 
 def _side_by_side(harder: int, _: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:

@@ -15,13 +15,14 @@ def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
     n = a.shape[0]
     batch = jnp.broadcast_shapes(a.shape[2:], b.shape[2:])
     x = jnp.concatenate([jnp.broadcast_to(y, y.shape[:2] + batch) for y in (a, b)], axis=1)
-    unit = jnp.eye(n, dtype=a.dtype).reshape((n, n) + (1,) * (a.ndim - 2))
+    own = jnp.eye(n, dtype=bool).reshape((n, n, 1) + (1,) * len(batch))
 
-    def pivot(x: jax.Array, k_unit) -> tuple[jax.Array, None]:
-        k, e = k_unit
+    def pivot(x: jax.Array, k_own) -> tuple[jax.Array, None]:
+        k, own = k_own
         row = lax.dynamic_index_in_dim(x, k, 0, keepdims=False)
         row = row / lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
-        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False) - e
-        return x - column[:, None] * row[None], None
+        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False)
+        # Its own row is put there: made by a difference, `x - (pivot - 1) row`, it loses the digits of a large pivot.
+        return jnp.where(own, row[None], x - column[:, None] * row[None]), None
 
-    return lax.scan(pivot, x, (jnp.arange(n), unit))[0][:, n:]
+    return lax.scan(pivot, x, (jnp.arange(n), own))[0][:, n:]

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import GIVES, LEFT, UNSOLVED, After, after
+from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
@@ -228,7 +228,7 @@ def _report(chosen: Chosen, found: After) -> TouchReport:
     mean = 0.5 * (problem.local(v) + problem.local(problem.free))
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
-        (gives * GIVES > 1.0, TouchStatus.TOO_SOFT),
+        (gives > TOO_MUCH, TouchStatus.TOO_SOFT),
         (chosen.crowded, TouchStatus.CROWDED),
         (unbalanced > UNSOLVED * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
     )

@@ -47,8 +47,8 @@ class TouchStatus(IntEnum):
     CROWDED = 2
     """More overlaps than a step takes, `Touching.most`; the others were left alone."""
     TOO_SOFT = 3
-    """A contact gives by more than all the motion that it should stop, and shapes sink into each other: what is light
-    under what is some hundred million times as heavy, in float32. In float64 contacts are a thousand times as hard."""
+    """A contact gives by more than three tenths of the motion that it should stop, and shapes sink into each other:
+    what is light under what is some 1e10 times as heavy, in float32, or 1e13 times, in float64."""
     NOT_FINITE = 4
 
 
