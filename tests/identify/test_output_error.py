@@ -180,6 +180,14 @@ def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
                                    stepper="explicit").reshape(-1, 4)  # fmt: skip
     np.testing.assert_allclose(own, J[:, [2, 3, 0, 1]], atol=1e-11 * np.abs(J).max())
 
+    # And by all parameters at once, ten of each body and the dampings.
+    whole = partial(identify.with_parameter_vector, ARM, terms=TERMS)
+    all_residuals = jax.jit(jax.vmap(lambda x: identify.output_residual(whole, x, data, dt, stepper="explicit")))
+    steps = 1e-6 * np.eye(len(TRUE))
+    differences = (all_residuals(TRUE + steps) - all_residuals(TRUE - steps)) / 2e-6
+    own = identify.output_jacobian(whole, TRUE, data, dt, stepper="explicit")
+    np.testing.assert_allclose(own, np.moveaxis(differences, 0, -1), atol=1e-6 * np.abs(own).max())
+
     fit = identify.output_error(of_logs, {"mass": x0[:2], "damping": x0[2:4]}, data, dt, stepper="explicit")
     tight = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
     other = least_squares(lambda x: np.asarray(residual(x)), x0, jac=slope, **tight)  # pyright: ignore[reportArgumentType]
