@@ -22,15 +22,15 @@ DT, STEPS = 0.002, 500
 STEPPER = dx.SemiImplicitEuler(evaluations=1)
 
 
-def seconds(function: Callable, repeats: int = 5) -> tuple[float, float]:
-    """Wall and CPU seconds of the whole process for one call, medians."""
-    function()
-    found = []
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(function())
-        found.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return tuple(np.median(found, axis=0))
+def seconds(*functions: Callable, rounds: int = 9) -> np.ndarray:
+    """Wall and CPU seconds of the whole process for one call of each, in turn, shape `(rounds, functions, 2)`."""
+    found = np.zeros((rounds + 1, len(functions), 2))
+    for own in found:
+        for k, function in enumerate(functions):
+            wall, cpu = time.perf_counter(), time.process_time()
+            jax.block_until_ready(function())
+            own[k] = time.perf_counter() - wall, time.process_time() - cpu
+    return found[1:]
 
 
 def text_of(model: dx.Model) -> str:
@@ -114,15 +114,20 @@ def main() -> None:
     J = np.asarray(jacobian(x)).reshape(STEPS + 1, 14, 20)[:STEPS]
     theirs_J = differences().reshape(STEPS, 14, 20)
     print(f"Jacobians by {np.abs(np.abs(J) - np.abs(theirs_J)).max() / np.abs(J).max():.1e}")
-    (wall, cpu), (their_wall, their_cpu) = seconds(lambda: jacobian(x)), seconds(differences)
-    times = (1e3 * x for x in (wall, cpu, their_wall, their_cpu))
+    spent = seconds(lambda: jacobian(x), differences)
+    times = 1e3 * np.median(spent, axis=0).ravel()
     print("one Jacobian, ms: dynax {:.1f} ({:.1f} CPU), sysid {:.1f} ({:.1f} CPU)".format(*times))
-    print(f"{their_wall / wall:.1f} times as fast, {their_cpu / cpu:.1f} in CPU time; mujoco {mujoco.__version__}")
+    wall, cpu = np.median(spent[:, 1] / spent[:, 0], axis=0)
+    print(f"{wall:.1f} times as fast, {cpu:.1f} in CPU time; mujoco {mujoco.__version__}")
 
     fit = identify.output_error(build, jnp.asarray(x), segment, DT, free=False, scale=0.1, **options)
     best, _ = sysid.optimize(initial_params=params, residual_fn=theirs, optimizer="mujoco", verbose=False)
     off = np.abs(np.asarray(fit.params) - best.as_vector()).max()
     print(f"optima: {identify.Status(int(fit.status)).name}, parameters differ by {off:.1e}")
+    for name, end in (("dynax", fit.params), ("sysid", best.as_vector())):
+        r, J = (np.asarray(f(jnp.asarray(end))).reshape(14 * (STEPS + 1), -1) for f in (residual, jacobian))
+        left = np.abs(np.linalg.lstsq(J, r[:, 0], rcond=None)[0]).max()
+        print(f"{name} ends at {0.5 * np.sum(r * r):.12e}, its gradient {np.abs(J.T @ r).max():.1e}; {left:.1e} to go")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dynax.io.convert_pinocchio import PinocchioConverter as PinocchioConverter
 from dynax.io.installed import installed_robots as installed_robots
 from dynax.io.load import load as load
 from dynax.io.load_actuators import load_actuators as load_actuators
+from dynax.io.load_actuators import load_sensors as load_sensors
 from dynax.io.matrices import load_finite_elements as load_finite_elements
 from dynax.io.matrices import load_flexible_body as load_flexible_body
 from dynax.io.matrices import save_finite_elements as save_finite_elements
@@ -15,7 +16,6 @@ from dynax.io.matrices import save_flexible_body as save_flexible_body
 from dynax.io.matrix_market import read_matrix_market as read_matrix_market
 from dynax.io.matrix_market import write_matrix_market as write_matrix_market
 from dynax.io.mjcf import keyframes as keyframes
-from dynax.io.mjcf import load_sensors as load_sensors
 from dynax.io.rewrite import rewrite as rewrite
 from dynax.io.save import save as save
 from dynax.io.scene import load_scene as load_scene

@@ -54,6 +54,12 @@ _SUBTREE = {
 _SITE = {"gyro": Gyro, "accelerometer": Accelerometer, "velocimeter": Velocimeter}
 
 
+def read_sensors(m: Any) -> dict[str, AbstractSensor]:
+    """Those of a compiled model that can be read."""
+    found = {sensor_name(m, k): read_sensor(m, k) for k in range(m.nsensor)}
+    return {name: sensor for name, sensor in found.items() if sensor is not None}
+
+
 def read_sensor(m: Any, k: int) -> AbstractSensor | None:
     """Sensor `k` of a compiled model; `None` if it cannot be read."""
     kind, obj = sensor_kind(m, k), int(m.sensor_objid[k])

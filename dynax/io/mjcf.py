@@ -32,13 +32,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from dynax.actuate.sensor import AbstractSensor
 from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import compile_mjcf, import_mujoco
 from dynax.io._mjcf_equality import add_equalities
 from dynax.io._mjcf_pose import matrix_of, pose_of, transform
 from dynax.io._mjcf_report import note_everything_unused
-from dynax.io._mjcf_sensors import read_sensor, sensor_name
 from dynax.io._mujoco_names import (
     BALL,
     FREE,
@@ -108,17 +106,6 @@ def as_drawn(source: str | os.PathLike, model: Model) -> jax.Array:
     """The configuration an MJCF is drawn in, MuJoCo's `qpos0`: joints at their `ref`, free bodies where they stand."""
     mj_model = compile_mjcf(*read_source(source)).model
     return MujocoConverter(model, mj_model).back(mj_model.qpos0).q
-
-
-def load_sensors(source: str | os.PathLike) -> dict[str, AbstractSensor]:
-    """The sensors of an MJCF by name, for `dx.rollout(..., sensors=)`; nameless ones are called `sensor_<number>`.
-
-    `source`: a path, or the MJCF text itself. Cutoffs are kept; noise is not added, as MuJoCo adds none. The `report`
-    of the model names the kinds that are left out.
-    """
-    m = compile_mjcf(*read_source(source)).model
-    found = {sensor_name(m, k): read_sensor(m, k) for k in range(m.nsensor)}
-    return {name: sensor for name, sensor in found.items() if sensor is not None}
 
 
 @dataclass(frozen=True)

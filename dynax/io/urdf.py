@@ -25,8 +25,8 @@ has one meaning is loaded as written and noted in the model's report.
 | inertia that is indefinite or against the triangle inequality | as written, noted by the builder |
 | no `<inertial>` | a massless link |
 | `<visual>`, `<collision>` | ignored, unread; one note with their numbers (`dx.view` and `dx.load_scene` read them) |
-| `<transmission>` | `dx.load_actuators`; noted where it cannot be read |
-| `<material>`, `<gazebo>`, `<ros2_control>` | ignored, unread |
+| `<transmission>`, `<ros2_control>` | `dx.load_actuators`, `dx.load_sensors`; noted where they cannot be read |
+| `<material>`, `<gazebo>` | ignored, unread |
 | `<sensor>`, `<calibration>`, `<safety_controller>` | ignored, unread |
 | any other element or attribute of the robot, its links and joints | ignored, one note for each kind |
 
@@ -40,7 +40,8 @@ from typing import Any
 
 import numpy as np
 
-from dynax.io._urdf_transmissions import transmission
+from dynax.io._urdf_control import ONE_FREEDOM, read_control
+from dynax.io._urdf_transmissions import read_transmissions
 from dynax.io._urdf_tree import Joint, Tree, closest, depth_first, listed, read_tree
 from dynax.io._xml import Element, parse
 from dynax.joints import AbstractJoint, Free, Planar, Prismatic, Revolute, Weld
@@ -48,7 +49,6 @@ from dynax.model.builder import WORLD, ModelBuilder
 from dynax.spatial import SpatialInertia, Transform
 
 _ROOT_JOINT = "root_joint"
-_ONE_FREEDOM = ("revolute", "continuous", "prismatic")
 _DEFAULT_AXIS = (1.0, 0.0, 0.0)
 
 # The attributes and children each element may have without a note; a child that is no key here is not looked into.
@@ -102,7 +102,7 @@ def read_urdf(text: str | bytes, *, file: str | None, root: str = "fixed") -> Mo
     for joint in depth_first(tree, _joints_of_the_world(builder, tree, free=root == "free")):
         _add_body(builder, tree, joint)
     _note_geometry(builder, robot)
-    _note_transmissions(builder, robot, tree)
+    _note_drives(builder, robot, tree)
     _note_unknown(builder, robot)
     return builder
 
@@ -258,7 +258,7 @@ def _limits(builder: ModelBuilder, joint: Joint) -> dict[str, Any]:
     label, element = joint.element.label, joint.element.child("limit")
     if joint.type == "fixed":
         return {}
-    if joint.type not in _ONE_FREEDOM:
+    if joint.type not in ONE_FREEDOM:
         if element:
             builder.note(label, f"<limit> has no meaning for a {joint.type} joint; ignored", line=element.line)
         return {}
@@ -305,10 +305,10 @@ def _couple(builder: ModelBuilder, tree: Tree, joint: Joint) -> None:
     if source == joint.name:
         raise element.error("the joint mimics itself", hint="name another joint, or remove <mimic>")
     for name in (joint.name, source):
-        if tree.joints[name].type not in _ONE_FREEDOM:
+        if tree.joints[name].type not in ONE_FREEDOM:
             raise element.error(
                 f"joint '{name}' is {tree.joints[name].type}, a mimic needs one freedom at both ends",
-                hint=f"couple joints of type {', '.join(_ONE_FREEDOM)}",
+                hint=f"couple joints of type {', '.join(ONE_FREEDOM)}",
             )
     ratio, offset = element.number_or("multiplier", 1.0), element.number_or("offset", 0.0)
     builder.gear(joint.name, source, ratio=ratio, offset=offset)
@@ -328,16 +328,15 @@ def _note_geometry(builder: ModelBuilder, robot: Element) -> None:
         builder.note("geometry", message, line=found[0].line)
 
 
-def _note_transmissions(builder: ModelBuilder, robot: Element, tree: Tree) -> None:
-    """Those that `dx.load_actuators` leaves out."""
-    single = [name for name, joint in tree.joints.items() if joint.type in _ONE_FREEDOM]
-    left: dict[str, list[Element]] = {}
-    for element in robot.all("transmission"):
-        if isinstance(found := transmission(element, single), str):
-            left.setdefault(found, []).append(element)
-    for reason, (first, *others) in left.items():
+def _note_drives(builder: ModelBuilder, robot: Element, tree: Tree) -> None:
+    """What `dx.load_actuators` and `dx.load_sensors` leave out."""
+    single = {name for name, joint in tree.joints.items() if joint.type in ONE_FREEDOM}
+    control, left = read_control(robot, single), {}
+    for element, message in (*read_transmissions(robot, control, single)[1], *control.left):
+        left.setdefault(message, []).append(element)
+    for message, (first, *others) in left.items():
         more = f", as for {len(others)} others" if others else ""
-        builder.note(first.label, f"is left out: {reason}{more}", line=first.line)
+        builder.note(first.label, message + more, line=first.line)
 
 
 def _note_unknown(builder: ModelBuilder, robot: Element) -> None:

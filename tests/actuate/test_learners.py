@@ -168,3 +168,11 @@ def test_gymnasium_finds_no_fault(environment):
     check_env(env, skip_render_check=True)
     again = [env.reset(seed=5)[0] for _ in range(2)]
     np.testing.assert_array_equal(*again)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("AC-09")
+@pytest.mark.usefixtures("optimised")
+def test_lanes_step_as_fast_as_a_rollout(environment):
+    """4096 lanes, 100 steps: what is seen, the reward and the end of an episode cost hardly anything."""
+    assert environment.speed(4096, 100)[1] >= 0.95

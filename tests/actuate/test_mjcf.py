@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles.robots import forest, prefix
 
 import dynax as dx
 from dynax import actuate
@@ -250,6 +252,34 @@ def test_sensors_at_joints_and_flanges(rng):
     left = {f.element: f.message for f in beside.model.report}
     assert "left out" in left["sensor 'rangefinder'"]
     assert "left out" in left["sensor 'framepos'"]
+
+
+ARMS = ("panda_description/urdf/panda", "ur_description/urdf/ur5_robot", "kinova_description/robots/kinova",
+        "xarm_description/urdf/xarm7", "z1_description/urdf/z1", "talos_data/robots/talos_left_arm")  # fmt: skip
+LEGS = ("solo_description/robots/solo12", "anymal_b_simple_description/robots/anymal",
+        "hyq_description/robots/hyq_no_sensors", "go2_description/urdf/go2")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.spec("AC-05")
+def test_sensors_on_ten_robots(rng):
+    """Side by side in one model: on three bodies of each, somewhere and turned, what an IMU and a flange feel."""
+    roots = [(f"{name}.urdf", root) for names, root in ((ARMS, "fixed"), (LEGS, "free")) for name in names]
+    # MuJoCo has floating bases at the origin alone.
+    text = re.sub(r'(type="floating">(?:(?!</joint>).)*)<origin[^>]*/>', r"\1", forest(roots))
+    spec = mujoco.MjSpec.from_string(dx.write_mjcf(dx.load(text)).text)
+    kinds = ("GYRO", "ACCELEROMETER", "VELOCIMETER", "FORCE", "TORQUE")
+    for start in (prefix(number, name) for number, (name, _) in enumerate(roots)):
+        own = [body for body in spec.bodies if body.name.startswith(start) and body.joints]
+        for k, body in enumerate(own[k] for k in {0, len(own) // 2, len(own) - 1}):
+            site = body.add_site(name=f"{start}{k}", pos=0.2 * rng.normal(size=3), quat=rng.normal(size=4))
+            for kind in kinds:
+                of = {"type": getattr(mujoco.mjtSensor, f"mjSENS_{kind}"), "objtype": mujoco.mjtObj.mjOBJ_SITE}
+                spec.add_sensor(name=f"{site.name} {kind}", objname=site.name, **of)
+    spec.compile()
+    beside = Beside(spec.to_xml(), rng, 20)
+    assert len(beside.sensors) == beside.m.nsensor == 10 * 3 * len(kinds)
+    assert beside.check_sensors() == {kind.lower() for kind in kinds}
 
 
 def test_what_cannot_be_read_is_named():

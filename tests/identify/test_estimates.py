@@ -230,6 +230,33 @@ def test_bodies_of_real_robots_go_there_and_back():
     assert wrong == set(), wrong
 
 
+@pytest.mark.slow
+@pytest.mark.spec("ID-05")
+def test_bodies_of_all_example_robots():
+    """Of every file of the wheel: which bodies nothing can have, and that all others go there and back."""
+    impossible, count = {}, 0
+    for name, path in example_robots().items():
+        try:
+            model = dx.load(path)
+        except dx.ModelError:
+            assert name.endswith(("alex_psyonic_hands.urdf", "ur3.urdf"))  # no joint of that name; no link
+            continue
+        own = model.mass > 0.0
+        pi, names = np.asarray(dx.inertial_parameters(model))[own], np.array(model.body_names)[own]
+        j = np.asarray(identify.pseudo_inertia(pi))
+        size = np.maximum(np.linalg.eigvalsh(j[:, :3, :3]).max(axis=1), 1e-12)  # points have none
+        least = np.linalg.eigvalsh(j).min(axis=1) / size
+        fine = pi[least > 1e-9]
+        back = identify.from_log_cholesky(identify.to_log_cholesky(fine))
+        np.testing.assert_array_less(np.abs(back - fine).max(axis=1), 1e-9 * np.abs(fine).max(axis=1))
+        count += len(pi)
+        if np.any(least < -1e-9):
+            impossible[name.rpartition("/")[2]] = set(names[least < -1e-9])
+        assert set(names[least < -1e-9]) == set(dx.inconsistent_bodies(model)) & set(names)
+    assert count > 1000
+    print("IMPOSSIBLE", count, impossible)
+
+
 @pytest.fixture(scope="module")
 def poor(arm) -> tuple[identify.Compressed, identify.ConsistentFit]:
     """A log with forces that no model has, and the best bodies for it."""

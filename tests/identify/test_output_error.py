@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles.robots import example_robots
 from scipy.optimize import least_squares
 
 import dynax as dx
@@ -75,6 +76,55 @@ def test_noisy_velocities_bias_least_squares_and_not_output_error(key):
     np.testing.assert_allclose(fit.noise, 1.0, rtol=0.1)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("ID-12")
+def test_noisy_velocities_of_a_panda(optimised):
+    """Ten seconds of a motion within its limits; fifty combinations, found from a robot of other bodies."""
+    terms, dt, steps = ("inertias", "damping"), 0.005, 1999
+    model = dx.load(str(example_robots()["panda_description/urdf/panda.urdf"]))
+    model = dx.fix_joints(model, dict.fromkeys(model.joint_names[7:], 0.0)).replace(damping=jnp.full(7, 0.5))
+    found, values = identify.identifiability(model, terms=terms), identify.parameter_vector(model, terms)
+    own, true, rng = jnp.asarray(found.base), found.regrouping @ values, np.random.default_rng(1)
+
+    def build(beta):
+        return identify.with_parameter_vector(model, values.at[own].add(beta - true), terms)
+
+    speed, time = 2 * np.pi * 0.2 * np.arange(1, 6)[:, None], dt * np.arange(steps + 1)
+    size, phase = rng.normal(size=(2, 5, 7)) * [[[1.0]], [[3.0]]]
+    waves = speed * time[:, None, None] + phase
+    aim, rate = (size * np.sin(waves)).sum(1), (size * speed * np.cos(waves)).sum(1)
+    part = 0.8 * np.asarray(model.velocity_limits) / np.abs(rate).max(axis=0)
+    aim, rate = jnp.asarray(part * aim), jnp.asarray(part * rate)
+
+    def servo(t, q, v):
+        k = jnp.rint(t / dt).astype(int)
+        pull = 400.0 * (aim[k] - q) + 40.0 * (rate[k] - v)
+        return dx.mass_matrix(model, q) @ pull + dx.bias_force(model, q, v)
+
+    run = dx.rollout(model, aim[0], rate[0], servo, dt, steps=steps, stepper="explicit")
+    assert np.all(np.abs(run.v) < model.velocity_limits)
+    torques, a = jax.vmap(servo)(run.time[:-1], run.q[:-1], run.v[:-1]), (run.v[1:] - run.v[:-1]) / dt
+    bodies = {"inertias": 0.03 * jnp.asarray(rng.normal(size=(7, 10))), "damping": jnp.full(7, 0.2)}
+    start = found.regrouping @ identify.parameter_vector(dx.with_parameters(model, bodies), terms)
+
+    def experiment(key):
+        angle, rate = jax.random.split(key)
+        q = run.q + 1e-3 * jax.random.normal(angle, run.q.shape)
+        v = run.v + 0.1 * jax.random.normal(rate, run.v.shape)
+        y = jax.vmap(partial(identify.regressor, model, terms=terms))(run.q[:-1], v[:-1], a)[..., own]
+        plain = identify.least_squares(identify.compress(y, torques)).values
+        data, noise = identify.segments(q, v, torques, 49), jnp.repeat(jnp.array([1e-3, 0.1]), 7)
+        fit = identify.output_error(build, start, data, dt, noise=noise, scale=0.1, stepper="explicit")
+        return plain - true, fit.params - true, fit
+
+    plain, missed, fit = jax.jit(partial(jax.lax.map, experiment))(jax.random.split(jax.random.key(0), 6))
+    assert np.all(fit.status == identify.Status.CONVERGED)
+    assert np.linalg.norm(np.mean(missed, axis=0)) < np.linalg.norm(np.mean(plain, axis=0)) / 3.0
+    squares = jnp.einsum("ki,kij,kj->k", missed, jnp.linalg.inv(fit.covariance), missed)
+    assert abs(np.mean(squares) - len(true)) < 4.0 * np.sqrt(2.0 * len(true) / 6)
+    np.testing.assert_allclose(fit.noise, 1.0, rtol=0.05)
+
+
 def test_forces_alone_show_a_robot_under_its_controller(key):
     """No angle is measured: the controller and what it was to follow are known."""
     true, time = FOUND.regrouping @ TRUE, DT * np.arange(400)
@@ -129,6 +179,14 @@ def test_the_jacobian_and_the_optimum_are_those_of_others(rng):
     own = identify.output_jacobian(of_logs, dict(zip(names, (x0[:2], x0[2:4]), strict=True)), begun, dt,
                                    stepper="explicit").reshape(-1, 4)  # fmt: skip
     np.testing.assert_allclose(own, J[:, [2, 3, 0, 1]], atol=1e-11 * np.abs(J).max())
+
+    # And by all parameters at once, ten of each body and the dampings.
+    whole = partial(identify.with_parameter_vector, ARM, terms=TERMS)
+    all_residuals = jax.jit(jax.vmap(lambda x: identify.output_residual(whole, x, data, dt, stepper="explicit")))
+    steps = 1e-6 * np.eye(len(TRUE))
+    differences = (all_residuals(TRUE + steps) - all_residuals(TRUE - steps)) / 2e-6
+    own = identify.output_jacobian(whole, TRUE, data, dt, stepper="explicit")
+    np.testing.assert_allclose(own, np.moveaxis(differences, 0, -1), atol=1e-6 * np.abs(own).max())
 
     fit = identify.output_error(of_logs, {"mass": x0[:2], "damping": x0[2:4]}, data, dt, stepper="explicit")
     tight = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)

@@ -34,9 +34,22 @@ def varied(model: dx.Model, key: jax.Array) -> dx.Model:
 
 @pytest.mark.spec("ID-01")
 def test_regressors_of_random_trees(key):
-    """A hundred sets of numbers for a tree with every type of joint, drives included."""
-    model = trees.tree("mixed")
-    count = 100
+    """Two hundred sets of numbers for a tree with every type of joint, drives included."""
+    agree(trees.tree("mixed"), key, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("ID-01")
+@pytest.mark.parametrize("seed", range(4))
+def test_regressors_of_trees_of_other_shapes(key, seed):
+    """The same joints in another order, on parents drawn at random."""
+    rng = np.random.default_rng(seed)
+    joints = [trees.MIXED[k][1] for k in rng.permutation(len(trees.MIXED))]
+    parents = [max(parent, -1) for parent in trees.random_parents(rng, len(joints), bases=2)]
+    agree(trees.build(list(zip(parents, joints, strict=True)), seed=seed), key, 50)
+
+
+def agree(model: dx.Model, key: jax.Array, count: int) -> None:
     s = trees.states(model, count)
 
     def one(key, q, v, a):
