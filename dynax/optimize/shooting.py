@@ -113,6 +113,7 @@ def solve(
     tolerance: ArrayLike | None = None,
     constraint_tolerance: ArrayLike | None = None,
     penalty: ArrayLike = 1.0,
+    multipliers: Multipliers | None = None,
     step_sizes: int = 10,
 ) -> Result:
     """A trajectory nothing near which is better, by multiple shooting with gaps.
@@ -127,6 +128,8 @@ def solve(
     - `tolerance`: it has converged when a step promises less than this part of the cost and gaps are below its root.
     - `constraint_tolerance`: and when constraints are violated by less.
     - `penalty`: with which that of constraints begins; a lighter one lets a trajectory violate them on its way.
+    - `multipliers`: those of the constraints to begin with, of the result of a problem nearby, so that it need not
+      violate them first; `penalty` stays that of the argument.
     - `step_sizes`: how many of 1, 1/2, 1/4, ... are tried at most; in a batch all wait for the last.
 
     **Returns:** a `Result`; look at its `status`. Under `jax.vmap` each problem has its own, and those that have ended
@@ -150,8 +153,13 @@ def solve(
     options = Options(bool(second_order), int(max_iterations), int(step_sizes))
     weight, *tolerances = (jnp.asarray(number, dtype) for number in (penalty, small, tight))
     path, end = jax.eval_shape(_constraints, problem, x, u)
-    multipliers = Multipliers(jnp.zeros_like(path), jnp.zeros_like(end), weight)
-    return iterated(problem, x, u, multipliers, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances, options)
+    known = Multipliers(jnp.zeros(path.shape, dtype), jnp.zeros(end.shape, dtype), weight)
+    if multipliers is not None:
+        known = Multipliers(jnp.asarray(multipliers.path, dtype), jnp.asarray(multipliers.end, dtype), weight)
+        for name, given, shape in (("path", known.path, path.shape), ("end", known.end, end.shape)):
+            if given.shape != shape:
+                raise ValueError(f"`multipliers.{name}` has shape {given.shape}, expected {shape}")
+    return iterated(problem, x, u, known, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances, options)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(7,))
