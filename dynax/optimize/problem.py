@@ -223,30 +223,42 @@ def value(costs: tuple[Term, ...], terms: tuple[Term, ...], args: tuple, multipl
     return total + 0.5 * penalty * jnp.sum(found * found)
 
 
-def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> tuple[jax.Array, jax.Array]:
-    """Slope and Gauss-Newton curvature of `value` by `z`, at zero, where `move(z)` gives the arguments."""
+class Quadratic(NamedTuple):
+    """What is known of `value` at a point."""
+
+    plain: jax.Array
+    """Without what penalises constraints."""
+    value: jax.Array
+    slope: jax.Array
+    curvature: jax.Array
+
+
+def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> Quadratic:
+    """`value`, its slope and its Gauss-Newton curvature by `z`, at zero, where `move(z)` gives the arguments."""
     zero = jnp.zeros(size, multipliers.dtype)
-    slope, curvature = zero, jnp.zeros((size, size), zero.dtype)
+    total, slope, curvature = jnp.zeros((), zero.dtype), zero, jnp.zeros((size, size), zero.dtype)
 
     def add(function: Callable, outer: Callable) -> None:
-        nonlocal slope, curvature
-        r, J = function(zero), jax.jacfwd(function)(zero)
-        first = jax.grad(lambda r: jnp.sum(outer(r)))
-        bend = jax.jvp(first, (r,), (jnp.ones_like(r),))[1]  # entry by entry
-        slope = slope + product(first(r), J)
+        nonlocal total, slope, curvature
+        J, r = jax.jacfwd(lambda z: (function(z),) * 2, has_aux=True)(zero)
+        found, first = jax.value_and_grad(lambda r: jnp.sum(outer(r)))(r)
+        bend = jax.jvp(jax.grad(lambda r: jnp.sum(outer(r))), (r,), (jnp.ones_like(r),))[1]  # entry by entry
+        total, slope = total + found, slope + product(first, J)
         curvature = curvature + product(J.T, bend[:, None] * J)
 
     for term in costs:
         if term.kind == "cost":
             along = lambda z, term=term: term.value(*move(z))  # noqa: E731
-            slope, curvature = slope + jax.grad(along)(zero), curvature + jax.hessian(along)(zero)
+            found, first = jax.value_and_grad(along)(zero)
+            total, slope, curvature = total + found, slope + first, curvature + jax.hessian(along)(zero)
         else:
             square = term.activation or (lambda r: 0.5 * r * r)
             weigh = lambda r, w=term.weight, a=square: w.astype(r.dtype) * a(r)  # noqa: E731
             add(lambda z, term=term: jnp.ravel(term.function(*move(z))), weigh)
+    plain = total
     if terms:
         add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
-    return slope, curvature
+    return Quadratic(plain, total, slope, curvature)
 
 
 def total_cost(problem: Problem, x: jax.Array, u: jax.Array) -> jax.Array:

@@ -235,7 +235,10 @@ def _costs(problem: Problem, x, u, multipliers: Multipliers) -> jax.Array:
     return jnp.sum(stages) + value(problem.end_costs, problem.end_constraints, (x[-1], end), last, weight)
 
 
-def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool) -> LQ:
+def _linearized(
+    problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool
+) -> tuple[LQ, jax.Array, jax.Array]:
+    """The linear-quadratic problem, and the costs at its point, without and with what penalises constraints."""
     plant, (row, end, axes) = problem.plant, _seen(problem)
     n, m = plant.ndx, plant.nu
     path, last, weight = multipliers
@@ -244,25 +247,22 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
         def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
             return plant.integrate(x, z[:n]), u + z[n:], row
 
-        def ahead(z: jax.Array) -> jax.Array:
-            return plant.difference(after, plant.step(*move(z), dt))
-
-        def lagrangian(z: jax.Array) -> jax.Array:
-            bent = jnp.sum(costate * ahead(z))
-            return value(problem.costs, problem.constraints, move(z), own, weight) + bent
-
-        zero = jnp.zeros(n + m, x.dtype)
-        c, J = linearized(plant, x, u, after, row, dt)
-        slope, H = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
-        H = jax.hessian(lagrangian)(zero) if second_order else H
-        return J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], slope[:n], slope[n:]
+        c, J, bend = linearized(plant, x, u, after, row, dt, costate if second_order else None)
+        found = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
+        H = found.curvature
+        if second_order:
+            whole = jax.hessian(lambda z: value(problem.costs, problem.constraints, move(z), own, weight))
+            H = whole(jnp.zeros(n + m, x.dtype)) + bend
+        lq = J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], found.slope[:n], found.slope[n:]
+        return lq, found.plain, found.value
 
     rows = x[:-1], u, x[1:], row, problem.dt, path, costates[1:]
-    A, B, c, Q, S, R, q, r = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
-    slope, H = quadratic(
+    (A, B, c, Q, S, R, q, r), plain, total = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
+    final = quadratic(
         problem.end_costs, problem.end_constraints, lambda z: (plant.integrate(x[-1], z), end), n, last, weight
     )
-    return LQ(A, B, c, jnp.concatenate([Q, H[None]]), S, R, jnp.concatenate([q, slope[None]]), r)
+    Q, q = jnp.concatenate([Q, final.curvature[None]]), jnp.concatenate([q, final.slope[None]])
+    return LQ(A, B, c, Q, S, R, q, r), jnp.sum(plain) + final.plain, jnp.sum(total) + final.value
 
 
 def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.Array, jax.Array]:
@@ -285,7 +285,7 @@ def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.
 def _iterate(problem: Problem, s: State, small, tight, options: Options) -> State:
     dtype = s.x.dtype
     eps = jnp.finfo(dtype).eps
-    lq = _linearized(problem, s.x, s.u, s.multipliers, s.costates, options.second_order)
+    lq, plain, cost = _linearized(problem, s.x, s.u, s.multipliers, s.costates, options.second_order)
     n, m = lq.B.shape[1:]
     eased = lq._replace(
         Q=lq.Q + s.regularisation * jnp.eye(n, dtype=dtype), R=lq.R + s.regularisation * jnp.eye(m, dtype=dtype)
@@ -299,7 +299,6 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(policy.by_x), lq.r + policy.by_u)
     solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(costates))
 
-    cost = _costs(problem, s.x, s.u, s.multipliers)
     # States are known to rounding, and so are the gaps between them.
     rounding = 8.0 * eps * (1.0 + jnp.max(jnp.abs(s.x)))
     gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
@@ -311,7 +310,6 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    plain = total_cost(problem, s.x, s.u) if problem.constraints or problem.end_constraints else cost
     scale = 1.0 + jnp.abs(plain)
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
     still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
