@@ -39,7 +39,7 @@ class FunctionPlant:
     differencer: Callable | None
 
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
-        return self.function(x, u, params)
+        return jnp.asarray(self.function(x, u, params)).astype(x.dtype)
 
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return x + dx if self.integrator is None else self.integrator(x, dx)

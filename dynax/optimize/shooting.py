@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import trailing
@@ -147,6 +148,11 @@ def solve(
     eps = float(jnp.finfo(dtype).eps)
     small = 30 * eps if tolerance is None else tolerance
     tight = eps**0.5 if constraint_tolerance is None else constraint_tolerance
+    for name, number in (("max_iterations", max_iterations), ("step_sizes", step_sizes)):
+        if number < 1:
+            raise ValueError(f"`{name}` is {number}, expected at least 1")
+    if not isinstance(penalty, Tracer) and not float(penalty) > 0:
+        raise ValueError(f"`penalty` is {penalty}, expected more than zero")
     options = Options(bool(second_order), int(max_iterations), int(step_sizes))
     weight, *tolerances = (jnp.asarray(number, dtype) for number in (penalty, small, tight))
     path, end = jax.eval_shape(_constraints, problem, x, u)
@@ -304,15 +310,15 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
     merit = jnp.where(solved, jnp.maximum(s.merit, 2.0 * jnp.max(jnp.abs(costates))), s.merit)
     promised = jnp.sum(policy.promise) - merit * misses
-    finite = (
-        jnp.isfinite(cost) & jnp.all(jnp.isfinite(lq.c)) & jnp.all(jnp.isfinite(lq.A)) & jnp.all(jnp.isfinite(lq.q))
-    )
+    finite = jnp.isfinite(cost) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in lq]))
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    scale = 1.0 + jnp.abs(plain)
+    # A part of the cost, and of one that is met exactly a part of what rounding leaves of it.
+    scale = eps**0.5 + jnp.abs(plain)
+    rough = 1e-3 * jnp.minimum(violation, 1e-3) * (1.0 + jnp.abs(plain))
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
-    still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
+    still = calm & (-promised <= jnp.maximum(small * scale, rough))
     rest = calm & (-promised <= small * scale) & (violation <= tight)
     moves = still & ~rest & (violation > tight)
     # No slope, though regularised: either that is not needed, or this is a saddle.
