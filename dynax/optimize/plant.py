@@ -145,7 +145,13 @@ class ClosedFormEuler(AbstractStepper):
 
 
 def linearized(
-    plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array, costate: jax.Array | None = None
+    plant: Any,
+    x: jax.Array,
+    u: jax.Array,
+    after: jax.Array,
+    params: Any,
+    dt: jax.Array,
+    costate: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """`difference(after, step(x, u))`, shape `(ndx,)`, its Jacobian by tangents and controls, `(ndx, ndx + nu)`, and
     where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`."""

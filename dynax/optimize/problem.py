@@ -58,7 +58,7 @@ def residual(function: Callable, weight: ArrayLike = 1.0, activation: Callable |
     (`ValueError`).
     """
     if not isinstance(weight, Tracer) and not np.all(np.asarray(weight) >= 0):
-        raise ValueError(f"`weight` of a residual is {weight}, expected zero or more: it is what squares are added with")
+        raise ValueError(f"`weight` of a residual is {weight}, expected zero or more, with which squares are added")
     return Term(function, jnp.asarray(weight, float), activation, "residual")
 
 

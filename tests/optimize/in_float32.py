@@ -146,7 +146,10 @@ def cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
 
-def solved(case: Case, dtype: Any, parts: tuple[str, ...] = ("first", "second", "goal", "collocation")) -> Iterator[Row]:
+PARTS = ("first", "second", "goal", "collocation")
+
+
+def solved(case: Case, dtype: Any, parts: tuple[str, ...] = PARTS) -> Iterator[Row]:
     """Every solver; those that differ in guess and limits alone are lanes of one program."""
     free, guess = cast((case.free, case.guess), dtype)
     N, nu = guess.shape

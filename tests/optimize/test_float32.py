@@ -42,9 +42,7 @@ def test_what_has_converged_has_no_gap_and_no_violation():
         # "A part of the cost" holds for one far below 1 too: it was off by 3e-4 where that was measured from 1.
         near(row.result.cost, costs.get(row.solver, 0.0184046034), 3e-5 * 0.0184)
     free, guess = cast((case.free, case.guess), jnp.float32)
-    bound = replace(
-        free, end_constraints=(case.goal,), limits=(jnp.full_like(guess, -3.0), jnp.full_like(guess, 3.0))
-    )
+    bound = replace(free, end_constraints=(case.goal,), limits=(jnp.full_like(guess, -3.0), jnp.full_like(guess, 3.0)))
     x, asked = o.rollout(bound, guess), np.array([tolerances(jnp.float32)[1], 1e-9], np.float32)
     found = jax.jit(jax.vmap(lambda tight: o.solve(bound, guess, x, constraint_tolerance=tight)))(asked)
     assert found.status[0] == o.Status.CONVERGED

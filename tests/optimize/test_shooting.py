@@ -298,7 +298,7 @@ def test_what_is_no_problem_is_named():
         r"`params`\['a'\] is 'b', expected numbers": lambda: problem(params={"a": "b"}),
         r"`weight` of a residual is -1.0": lambda: o.residual(lambda x, u, p: u, -1.0),
         r"`weight` of a residual is nan": lambda: o.residual(lambda x, u, p: u, np.nan),
-        r"`plant` is <function .*, expected one made by o.plant": lambda: o.problem(np.sin, [0.0], 0.1, knots=1),  # type: ignore[arg-type]
+        r"`plant` is <ufunc .*, expected one made by o.plant": lambda: o.problem(np.sin, [0.0], 0.1, knots=1),  # type: ignore[arg-type]
         r"`penalty` is 0.0": lambda: o.solve(found, jnp.zeros((3, 1)), penalty=0.0),
         r"`max_iterations` is 0": lambda: o.solve(found, jnp.zeros((3, 1)), max_iterations=0),
         r"`step_sizes` is 0": lambda: o.solve(found, jnp.zeros((3, 1)), step_sizes=0),
