@@ -57,9 +57,10 @@ def residual(function: Callable, weight: ArrayLike = 1.0, activation: Callable |
     so that no solver meets a cost which bends the wrong way. `weight`: a scalar, or one for each entry, not negative
     (`ValueError`).
     """
-    if not isinstance(weight, Tracer) and not np.all(np.asarray(weight) >= 0):
+    weights = jnp.asarray(weight, float)
+    if not isinstance(weights, Tracer) and not np.all(np.asarray(weights) >= 0):
         raise ValueError(f"`weight` of a residual is {weight}, expected zero or more, with which squares are added")
-    return Term(function, jnp.asarray(weight, float), activation, "residual")
+    return Term(function, weights, activation, "residual")
 
 
 def equality(function: Callable) -> Term:
