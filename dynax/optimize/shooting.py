@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
@@ -151,7 +152,7 @@ def solve(
     for name, number in (("max_iterations", max_iterations), ("step_sizes", step_sizes)):
         if number < 1:
             raise ValueError(f"`{name}` is {number}, expected at least 1")
-    if not isinstance(penalty, Tracer) and not float(penalty) > 0:
+    if not isinstance(penalty, Tracer) and not np.all(np.asarray(penalty) > 0):
         raise ValueError(f"`penalty` is {penalty}, expected more than zero")
     options = Options(bool(second_order), int(max_iterations), int(step_sizes))
     weight, *tolerances = (jnp.asarray(number, dtype) for number in (penalty, small, tight))
