@@ -33,6 +33,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "talos": {
         "kind": "reach", "robot": "talos_reduced", "frame": "arm_right_7_link", "knots": 100, "dt": 0.01,
         "target": [0.3, -0.4, 0.3], "q0": 32 * [0.0], "state": 0.1, "control": 1e-3, "hand": 1e3, "speed": 10.0,
+        "tile": 32,  # 256 at once do not fit into 24 GB
     },
 }  # fmt: skip
 
@@ -112,6 +113,7 @@ class Ours:
     def __init__(self, p: dict[str, Any], batch: int, iterations: int):
         import jax
 
+        import dynax as dx
         from dynax import optimize as o
 
         self.problem, self.guess = {"reach": reach, "quadrotor": quadrotor}[p["kind"]](p)
@@ -126,7 +128,8 @@ class Ours:
         spread = 0.1 * jax.random.uniform(jax.random.key(0), (batch, 3), minval=-1.0)
         self._targets = self.problem.params + spread
         # Tolerance zero: every lane takes all its iterations.
-        many = jax.jit(jax.vmap(lambda target: solve(target, 0.0, 10)))
+        ten, tile = lambda target: solve(target, 0.0, 10), p.get("tile")
+        many = jax.jit(jax.vmap(ten) if tile is None else dx.batch(ten, tile=tile))
         self._many = many.lower(self._targets).compile()
 
     def alone(self) -> tuple[float, Any]:

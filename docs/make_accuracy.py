@@ -118,7 +118,61 @@ def compiling() -> str:
     )
 
 
-TITLES = {"pinocchio": "Against Pinocchio", "float32": "float32", "compiling": "Compile time"}
+SOLVERS = """\
+What solvers of `dx.optimize` come to in float32, beside float64, from the same guess and with tolerances as they are by
+default: how far the cost is off, as a part of it; how far the last state is from where the controls lead in float64,
+without the gains that answer what rounding does on the way; iterations. In float32 gaps are below {gap:.0e} and
+violations below {tight:.0e} where it says CONVERGED; a test holds that."""
+
+
+def solvers() -> str:
+    import jax.numpy as jnp
+    from optimize import in_float32 as t
+
+    import dynax as dx
+
+    rows = []
+    for name, case in t.CASES.items():
+        exact = {row.solver: row.result for row in t.solved(case(), jnp.float64)}
+        for row in t.solved(case(), jnp.float32):
+            true, found = exact[row.solver], row.result
+            names = (dx.optimize.Status(int(result.status)).name for result in (true, found))
+            off = float(found.cost) / float(true.cost) - 1.0
+            counts = f"{int(true.iterations)} and {int(found.iterations)}"
+            status = " | ".join(names)
+            leads = t.leads_off(row)
+            rows.append(f"| {name} | {row.solver} | {status} | {off:+.0e} | {leads:.0e} | {counts} |")
+    model, guess = t.panda(), jnp.array([0.0, -0.7, 0.0, -2.3, 0.0, 1.5, 0.7])
+    for solver in ("inverse kinematics", "equilibrium"):
+        found = []
+        for q in (guess, guess.astype(jnp.float32)):
+            if solver == "equilibrium":
+                found.append(dx.find_equilibrium(model, q, hold=model.joint_names))
+            else:
+                target = dx.optimize.position_target("panda_hand", (0.3, 0.4, 0.6))
+                found.append(dx.inverse_kinematics(model, target, q))
+        status = " | ".join(dx.optimize.Status(int(one.status)).name for one in found)
+        off = float(jnp.max(jnp.abs(found[1].q - found[0].q)))
+        counts = f"{int(found[0].iterations)} and {int(found[1].iterations)}"
+        rows.append(f"| panda | {solver} | {status} | error {float(found[1].error):.0e} | {off:.0e} | {counts} |")
+    gap, tight = t.tolerances(jnp.float32)
+    return "\n".join(
+        [
+            SOLVERS.format(gap=gap, tight=tight),
+            "",
+            "| problem | solver | float64 | float32 | cost off by | leads off by | iterations |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+TITLES = {
+    "pinocchio": "Against Pinocchio",
+    "float32": "float32",
+    "solvers": "Solvers in float32",
+    "compiling": "Compile time",
+}
 
 
 def main() -> None:
@@ -131,7 +185,12 @@ def main() -> None:
 
     _, *parts = PAGE.read_text(encoding="utf-8").split("\n## ") if PAGE.exists() else [""]
     texts = {part.partition("\n")[0]: part.partition("\n")[2].strip() for part in parts}
-    measures = {"pinocchio": pinocchio, "float32": lambda: float32(options.budgets), "compiling": compiling}
+    measures = {
+        "pinocchio": pinocchio,
+        "float32": lambda: float32(options.budgets),
+        "solvers": solvers,
+        "compiling": compiling,
+    }
     for section in options.sections or TITLES:
         texts[TITLES[section]] = measures[section]()
     written = [f"## {title}\n\n{texts[title]}\n" for title in TITLES.values() if title in texts]

@@ -92,7 +92,7 @@ class CollocatedPlant:
     def velocity(self, x: jax.Array, u: jax.Array, params: Any) -> jax.Array:
         """Of the state, in its tangents."""
         if self.rate is not None:
-            return self.rate(x, u, params)
+            return jnp.asarray(self.rate(x, u, params)).astype(x.dtype)
         base: Any = self.base
         return jnp.concatenate([x[base.nx - base.ndx // 2 :], base.acceleration(x, u)])
 

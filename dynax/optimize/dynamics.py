@@ -96,6 +96,13 @@ def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, 
     return -_matrix_product(_matrix_product(_turned(X), H), X)
 
 
+def acceleration_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:
+    """Of `weights` times `acceleration` along the tangent of `(q, v, tau)`, shape `(3 nv, 3 nv)`, where accelerations
+    and Jacobian are known. Along the curves of `integrate`: the symmetric part, whatever axes `bar_q` is taken in."""
+    H = forward_curvature(model, at, found, J, weights)
+    return 0.5 * (H + _turned(H))
+
+
 def _repeated(given: Any, like: jax.Array) -> Any:
     """With the trailing batch axes of `like`."""
     return jax.tree.map(partial(full, batch=like.shape[1:]), given)

@@ -92,6 +92,8 @@ def replan(problem: Problem, plan: Plan, x: ArrayLike, *, iterations: int = 1) -
     old, measured = moved_up(problem, plan), jnp.asarray(x, plan.states.dtype)
     if measured.shape != plan.states.shape[1:]:
         raise ValueError(f"`x` has shape {measured.shape}, expected {plan.states.shape[1:]}; for a batch use jax.vmap")
+    if iterations < 1:
+        raise ValueError(f"`iterations` is {iterations}, expected at least 1")
     eps = float(jnp.finfo(measured.dtype).eps)
     found = iterated(
         dataclasses.replace(problem, x0=measured), old.states, old.controls, old.multipliers, old.costates,

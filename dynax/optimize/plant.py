@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives, forward_dynamics_derivatives
+from dynax.derivatives.rule import closed_form
 from dynax.linear.matrices import product
 from dynax.model import Model
 from dynax.model.configuration import bracket_rows, difference, integrate
 from dynax.operators.pytree import pytree_dataclass
-from dynax.optimize.dynamics import acceleration
+from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
@@ -38,7 +39,7 @@ class FunctionPlant:
     differencer: Callable | None
 
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
-        return self.function(x, u, params)
+        return jnp.asarray(self.function(x, u, params)).astype(x.dtype)
 
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return x + dx if self.integrator is None else self.integrator(x, dx)
@@ -144,41 +145,74 @@ class ClosedFormEuler(AbstractStepper):
 
 
 def linearized(
-    plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`difference(after, step(x, u))`, shape `(ndx,)`, and its Jacobian by tangents and controls, `(ndx, ndx + nu)`."""
+    plant: Any,
+    x: jax.Array,
+    u: jax.Array,
+    after: jax.Array,
+    params: Any,
+    dt: jax.Array,
+    costate: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """`difference(after, step(x, u))`, shape `(ndx,)`, its Jacobian by tangents and controls, `(ndx, ndx + nu)`, and
+    where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`."""
     if isinstance(plant, ModelPlant) and isinstance(plant.stepper, ClosedFormEuler):
-        return _of_euler(plant, x, u, after, dt)
+        return _of_euler(plant, x, u, after, dt, costate)
 
-    def ahead(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def ahead(z: jax.Array) -> jax.Array:
         dx, du = z[: plant.ndx], z[plant.ndx :]
-        c = plant.difference(after, plant.step(plant.integrate(x, dx), u + du, params, dt))
-        return c, c
+        return plant.difference(after, plant.step(plant.integrate(x, dx), u + du, params, dt))
 
-    J, c = jax.jacfwd(ahead, has_aux=True)(jnp.zeros(plant.ndx + plant.nu, x.dtype))
-    return c, J
+    zero = jnp.zeros(plant.ndx + plant.nu, x.dtype)
+    J, c = jax.jacfwd(lambda z: (ahead(z),) * 2, has_aux=True)(zero)
+    return c, J, None if costate is None else jax.hessian(lambda z: jnp.sum(costate * ahead(z)))(zero)
 
 
-def _of_euler(plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array) -> tuple:
+def _of_euler(
+    plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array, costate: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """Around `a` only what `integrate` does is differentiated direction by direction: `jacfwd` of the step would
-    multiply the Jacobian of `a` with all unit vectors (panda, 25,600 knots: two thirds of the time)."""
+    multiply the Jacobian of `a` with all unit vectors (panda, 25,600 knots: two thirds of the time).
+
+    With `w = dv + dt da`, on which all but `dq` depends, the curvature is that of what `integrate` does along the rates
+    of `(dq, w)`, and that of `a` along its weights, `dt` times the slope by `w`.
+    """
     model, (nq, nv, nu) = plant.model, (plant.model.nq, plant.model.nv, plant.nu)
     q, v, tau = x[:nq], x[nq:], plant.forces(u)
-    if isinstance(model, Model):
-        a, (by_q, by_v, by_tau) = forward_dynamics_and_derivatives(model, q, v, tau, None)
+    closed = isinstance(model, Model)
+    if closed:
+        a, jacobians = forward_dynamics_and_derivatives(model, q, v, tau, None)
     else:
-        a, (by_q, by_v, by_tau) = acceleration(model, q, v, tau), forward_dynamics_derivatives(model, q, v, tau)
-    by_u = by_tau if plant.actuation is None else product(by_tau, plant.actuation.astype(x.dtype))
+        a, jacobians = acceleration(model, q, v, tau), forward_dynamics_derivatives(model, q, v, tau)
+    (by_q, by_v, by_tau), actuation = jacobians, plant.actuation
+    by_u = by_tau if actuation is None else product(by_tau, actuation.astype(x.dtype))
     eye = jnp.eye(nv, dtype=x.dtype)
     turns = jnp.eye(nv, 2 * nv + nu, dtype=x.dtype)
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
-    v = v + dt * a
+    zero, later = jnp.zeros_like(v), v + dt * a
 
     def ahead(dq: jax.Array, dv: jax.Array) -> jax.Array:
-        moved = integrate(model, integrate(model, q, dq), dt * (v + dv))
-        return jnp.concatenate([difference(model, after[:nq], moved), v + dv - after[nq:]])
+        moved = integrate(model, integrate(model, q, dq), dt * (later + dv))
+        return jnp.concatenate([difference(model, after[:nq], moved), later + dv - after[nq:]])
 
-    def along(dq: jax.Array, dv: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.jvp(ahead, (jnp.zeros_like(v), jnp.zeros_like(v)), (dq, dv))
+    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (zero, zero), z), in_axes=1, out_axes=(None, 1))(turns, rates)
+    if costate is None:
+        return c, J, None
 
-    return jax.vmap(along, in_axes=1, out_axes=(None, 1))(turns, rates)
+    def pull(z: jax.Array) -> jax.Array:
+        return jnp.sum(costate * ahead(z[:nv], z[nv:]))
+
+    both, still = jnp.concatenate([turns, rates]), jnp.zeros(2 * nv, x.dtype)
+    weights = dt * jax.grad(pull)(still)[nv:]
+    if closed and closed_form(model):
+        H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)
+    else:
+
+        def pushed(z: jax.Array) -> jax.Array:
+            dq, dv, dtau = jnp.split(z, 3)
+            return jnp.sum(weights * acceleration(model, integrate(model, q, dq), v + dv, tau + dtau))
+
+        H = jax.hessian(pushed)(jnp.zeros(3 * nv, x.dtype))
+    if actuation is not None:
+        drive = jax.scipy.linalg.block_diag(jnp.eye(2 * nv, dtype=x.dtype), actuation.astype(x.dtype))
+        H = product(drive.T, product(H, drive))
+    return c, J, H + product(both.T, product(jax.hessian(pull)(still), both))

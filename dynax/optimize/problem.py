@@ -8,7 +8,8 @@ Costs are sums of terms as they are given: no step of time is put in. Derivative
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +33,12 @@ class Term:
     activation: Callable | None
     kind: str
 
+    def found(self, *args: Any) -> jax.Array:
+        """What the function gives, in the type of the state."""
+        return jnp.asarray(self.function(*args)).astype(args[0].dtype)
+
     def value(self, *args: Any) -> jax.Array:
-        found = jnp.asarray(self.function(*args))
+        found = self.found(*args)
         if self.kind == "residual":
             found = jnp.ravel(found)
             found = 0.5 * found * found if self.activation is None else self.activation(found)
@@ -49,9 +54,13 @@ def residual(function: Callable, weight: ArrayLike = 1.0, activation: Callable |
     """`sum of weight * activation(r)` over the entries of `r = function(x, u, params)`, or of `(x, params)` at the end.
 
     `activation`: of each entry, convex; `r^2 / 2` by default. The curvature of `r` itself is left out (Gauss-Newton),
-    so that no solver meets a cost which bends the wrong way. `weight`: a scalar, or one for each entry.
+    so that no solver meets a cost which bends the wrong way. `weight`: a scalar, or one for each entry, not negative
+    (`ValueError`).
     """
-    return Term(function, jnp.asarray(weight, float), activation, "residual")
+    weights = jnp.asarray(weight, float)
+    if not isinstance(weights, Tracer) and not np.all(np.asarray(weights) >= 0):
+        raise ValueError(f"`weight` of a residual is {weight}, expected zero or more, with which squares are added")
+    return Term(function, weights, activation, "residual")
 
 
 def equality(function: Callable) -> Term:
@@ -126,12 +135,19 @@ def problem(
 
     `ValueError` for shapes that do not fit, with the part's name.
     """
-    start = jnp.asarray(x0, float) if not hasattr(x0, "dtype") else jnp.asarray(x0)
+    if not isinstance(plant, FunctionPlant | ModelPlant | InversePlant) and not hasattr(plant, "ndx"):
+        raise ValueError(f"`plant` is {plant!r}, expected one made by o.plant, o.inverse_plant or the like")
+    start = jnp.asarray(x0)
+    start = start if jnp.issubdtype(start.dtype, jnp.floating) else start.astype(float)
     steps = jnp.asarray(dt, start.dtype)
     if steps.ndim == 0 and knots is not None:
         steps = jnp.broadcast_to(steps, (knots,))
     if steps.ndim != 1 or (knots is not None and steps.shape != (knots,)):
         raise ValueError(f"`dt` has shape {steps.shape}, expected (N,), or a scalar with `knots`, which is {knots}")
+    if not len(steps):
+        raise ValueError("`knots` is 0: a problem has at least one step")
+    if not isinstance(steps, Tracer) and not np.all(np.isfinite(steps)):
+        raise ValueError(f"`dt` is not finite at knot {int(np.argmin(np.isfinite(steps)))}")
     if start.shape != (plant.nx,):
         raise ValueError(f"`x0` has shape {start.shape}, expected ({plant.nx},); for a batch use jax.vmap")
     N = len(steps)
@@ -149,11 +165,22 @@ def problem(
             rows, entries = np.nonzero(~np.asarray(limits[0] <= limits[1]))
             if len(rows):
                 raise ValueError(f"`lower` is not below `upper` for control {entries[0]} of knot {rows[0]}")
-    params = jax.tree.map(jnp.asarray, params)
+    groups = {"costs": costs, "end_costs": end_costs, "constraints": constraints, "end_constraints": end_constraints}
+    for name, terms in groups.items():
+        if isinstance(terms, Term):
+            raise ValueError(f"`{name}` is one term, expected a list: [{terms.kind}(...)]")
+    params = jax.tree_util.tree_map_with_path(_number, params)
     path, end = (tuple(costs), tuple(constraints)), (tuple(end_costs), tuple(end_constraints))
     found = Problem(plant, start, steps, params, per_knot, path[0], end[0], path[1], end[1], limits)
     _check(found)
     return found
+
+
+def _number(path: Any, leaf: Any) -> jax.Array:
+    try:
+        return jnp.asarray(leaf)
+    except (TypeError, ValueError):
+        raise ValueError(f"`params`{jax.tree_util.keystr(path)} is {leaf!r}, expected numbers") from None
 
 
 def _limit(name: str, given: ArrayLike, N: int, nu: int, dtype: Any) -> jax.Array:
@@ -163,11 +190,22 @@ def _limit(name: str, given: ArrayLike, N: int, nu: int, dtype: Any) -> jax.Arra
     return jnp.broadcast_to(limit, (N, nu))
 
 
+@contextmanager
+def _named(part: str, arguments: str) -> Iterator[None]:
+    """Says whose function it was that raised."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in {part} of o.problem, which is called with {arguments}")
+        raise
+
+
 def _check(p: Problem) -> None:
     """Every function once, by shapes alone."""
     x, u = jnp.zeros(p.plant.nx, p.x0.dtype), jnp.zeros(p.plant.nu, p.x0.dtype)
     row = p.params if p.per_knot is None else (p.params, jax.tree.map(lambda x: jnp.asarray(x)[0], p.per_knot))
-    moved = jax.eval_shape(p.plant.step, x, u, row, p.dt[0])
+    with _named("the plant's step", "(x, u, params)"):
+        moved = jax.eval_shape(p.plant.step, x, u, row, p.dt[0])
     if moved.shape != x.shape:
         raise ValueError(f"the plant's step gives shape {moved.shape}, expected {x.shape}, that of the state")
     groups = {
@@ -180,7 +218,8 @@ def _check(p: Problem) -> None:
         for k, term in enumerate(getattr(p, name)):
             if not isinstance(term, Term) or term.kind not in kinds:
                 raise ValueError(f"`{name}[{k}]` is {term!r}, expected one made by {' or '.join(kinds)}")
-            shape = jax.eval_shape(term.function, *args).shape
+            with _named(f"`{name}[{k}]`", "(x, u, params)" if len(args) == 3 else "(x, params)"):
+                shape = jax.eval_shape(term.found, *args).shape
             if term.kind == "cost" and shape != ():
                 raise ValueError(f"`{name}[{k}]` gives shape {shape}, expected a scalar; or use `residual`")
             if len(shape) > 1 or (term.kind == "residual" and term.weight.shape not in ((), shape or (1,))):
@@ -199,13 +238,13 @@ class Multipliers(NamedTuple):
 
 def stacked(terms: tuple[Term, ...], args: tuple) -> jax.Array:
     """All constraints of a knot in one vector."""
-    parts = [jnp.ravel(term.function(*args)) for term in terms]
+    parts = [jnp.ravel(term.found(*args)) for term in terms]
     return jnp.concatenate(parts) if parts else jnp.zeros(0, args[0].dtype)
 
 
 def one_sided(terms: tuple[Term, ...], args: tuple) -> jax.Array:
     """Which of them are inequalities."""
-    parts = [jnp.full(jnp.size(term.function(*args)), term.kind == "inequality") for term in terms]
+    parts = [jnp.full(jnp.size(term.found(*args)), term.kind == "inequality") for term in terms]
     return jnp.concatenate(parts) if parts else jnp.zeros(0, bool)
 
 
@@ -223,30 +262,42 @@ def value(costs: tuple[Term, ...], terms: tuple[Term, ...], args: tuple, multipl
     return total + 0.5 * penalty * jnp.sum(found * found)
 
 
-def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> tuple[jax.Array, jax.Array]:
-    """Slope and Gauss-Newton curvature of `value` by `z`, at zero, where `move(z)` gives the arguments."""
+class Quadratic(NamedTuple):
+    """What is known of `value` at a point."""
+
+    plain: jax.Array
+    """Without what penalises constraints."""
+    value: jax.Array
+    slope: jax.Array
+    curvature: jax.Array
+
+
+def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> Quadratic:
+    """`value`, its slope and its Gauss-Newton curvature by `z`, at zero, where `move(z)` gives the arguments."""
     zero = jnp.zeros(size, multipliers.dtype)
-    slope, curvature = zero, jnp.zeros((size, size), zero.dtype)
+    total, slope, curvature = jnp.zeros((), zero.dtype), zero, jnp.zeros((size, size), zero.dtype)
 
     def add(function: Callable, outer: Callable) -> None:
-        nonlocal slope, curvature
-        r, J = function(zero), jax.jacfwd(function)(zero)
-        first = jax.grad(lambda r: jnp.sum(outer(r)))
-        bend = jax.jvp(first, (r,), (jnp.ones_like(r),))[1]  # entry by entry
-        slope = slope + product(first(r), J)
+        nonlocal total, slope, curvature
+        J, r = jax.jacfwd(lambda z: (function(z),) * 2, has_aux=True)(zero)
+        found, first = jax.value_and_grad(lambda r: jnp.sum(outer(r)))(r)
+        bend = jax.jvp(jax.grad(lambda r: jnp.sum(outer(r))), (r,), (jnp.ones_like(r),))[1]  # entry by entry
+        total, slope = total + found, slope + product(first, J)
         curvature = curvature + product(J.T, bend[:, None] * J)
 
     for term in costs:
         if term.kind == "cost":
             along = lambda z, term=term: term.value(*move(z))  # noqa: E731
-            slope, curvature = slope + jax.grad(along)(zero), curvature + jax.hessian(along)(zero)
+            found, first = jax.value_and_grad(along)(zero)
+            total, slope, curvature = total + found, slope + first, curvature + jax.hessian(along)(zero)
         else:
             square = term.activation or (lambda r: 0.5 * r * r)
             weigh = lambda r, w=term.weight, a=square: w.astype(r.dtype) * a(r)  # noqa: E731
-            add(lambda z, term=term: jnp.ravel(term.function(*move(z))), weigh)
+            add(lambda z, term=term: jnp.ravel(term.found(*move(z))), weigh)
+    plain = total
     if terms:
         add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
-    return slope, curvature
+    return Quadratic(plain, total, slope, curvature)
 
 
 def total_cost(problem: Problem, x: jax.Array, u: jax.Array) -> jax.Array:

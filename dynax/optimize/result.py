@@ -24,7 +24,7 @@ class Status(IntEnum):
     INFEASIBLE = 3
     """Constraints do not hold, however hard they are penalised."""
     NOT_FINITE = 4
-    """Cost or dynamics are not finite where it starts."""
+    """Costs, constraints or dynamics, or a derivative of theirs, are not finite where it starts or where it came."""
 
 
 class History(NamedTuple):

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import trailing
@@ -150,6 +152,11 @@ def solve(
     eps = float(jnp.finfo(dtype).eps)
     small = 30 * eps if tolerance is None else tolerance
     tight = eps**0.5 if constraint_tolerance is None else constraint_tolerance
+    for name, number in (("max_iterations", max_iterations), ("step_sizes", step_sizes)):
+        if number < 1:
+            raise ValueError(f"`{name}` is {number}, expected at least 1")
+    if not isinstance(penalty, Tracer) and not np.all(np.asarray(penalty) > 0):
+        raise ValueError(f"`penalty` is {penalty}, expected more than zero")
     options = Options(bool(second_order), int(max_iterations), int(step_sizes))
     weight, *tolerances = (jnp.asarray(number, dtype) for number in (penalty, small, tight))
     path, end = jax.eval_shape(_constraints, problem, x, u)
@@ -243,7 +250,10 @@ def _costs(problem: Problem, x, u, multipliers: Multipliers) -> jax.Array:
     return jnp.sum(stages) + value(problem.end_costs, problem.end_constraints, (x[-1], end), last, weight)
 
 
-def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool) -> LQ:
+def _linearized(
+    problem: Problem, x, u, multipliers: Multipliers, costates, second_order: bool
+) -> tuple[LQ, jax.Array, jax.Array]:
+    """The linear-quadratic problem, and the costs at its point, without and with what penalises constraints."""
     plant, (row, end, axes) = problem.plant, _seen(problem)
     n, m = plant.ndx, plant.nu
     path, last, weight = multipliers
@@ -252,25 +262,22 @@ def _linearized(problem: Problem, x, u, multipliers: Multipliers, costates, seco
         def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
             return plant.integrate(x, z[:n]), u + z[n:], row
 
-        def ahead(z: jax.Array) -> jax.Array:
-            return plant.difference(after, plant.step(*move(z), dt))
-
-        def lagrangian(z: jax.Array) -> jax.Array:
-            bent = jnp.sum(costate * ahead(z))
-            return value(problem.costs, problem.constraints, move(z), own, weight) + bent
-
-        zero = jnp.zeros(n + m, x.dtype)
-        c, J = linearized(plant, x, u, after, row, dt)
-        slope, H = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
-        H = jax.hessian(lagrangian)(zero) if second_order else H
-        return J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], slope[:n], slope[n:]
+        c, J, bend = linearized(plant, x, u, after, row, dt, costate if second_order else None)
+        found = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
+        H = found.curvature
+        if second_order:
+            whole = jax.hessian(lambda z: value(problem.costs, problem.constraints, move(z), own, weight))
+            H = whole(jnp.zeros(n + m, x.dtype)) + bend
+        lq = J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], found.slope[:n], found.slope[n:]
+        return lq, found.plain, found.value
 
     rows = x[:-1], u, x[1:], row, problem.dt, path, costates[1:]
-    A, B, c, Q, S, R, q, r = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
-    slope, H = quadratic(
+    (A, B, c, Q, S, R, q, r), plain, total = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
+    final = quadratic(
         problem.end_costs, problem.end_constraints, lambda z: (plant.integrate(x[-1], z), end), n, last, weight
     )
-    return LQ(A, B, c, jnp.concatenate([Q, H[None]]), S, R, jnp.concatenate([q, slope[None]]), r)
+    Q, q = jnp.concatenate([Q, final.curvature[None]]), jnp.concatenate([q, final.slope[None]])
+    return LQ(A, B, c, Q, S, R, q, r), jnp.sum(plain) + final.plain, jnp.sum(total) + final.value
 
 
 def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.Array, jax.Array]:
@@ -293,7 +300,7 @@ def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.
 def _iterate(problem: Problem, s: State, small, tight, options: Options) -> State:
     dtype = s.x.dtype
     eps = jnp.finfo(dtype).eps
-    lq = _linearized(problem, s.x, s.u, s.multipliers, s.costates, options.second_order)
+    lq, plain, cost = _linearized(problem, s.x, s.u, s.multipliers, s.costates, options.second_order)
     n, m = lq.B.shape[1:]
     eased = lq._replace(
         Q=lq.Q + s.regularisation * jnp.eye(n, dtype=dtype), R=lq.R + s.regularisation * jnp.eye(m, dtype=dtype)
@@ -307,22 +314,20 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(policy.by_x), lq.r + policy.by_u)
     solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(costates))
 
-    cost = _costs(problem, s.x, s.u, s.multipliers)
     # States are known to rounding, and so are the gaps between them.
     rounding = 8.0 * eps * (1.0 + jnp.max(jnp.abs(s.x)))
     gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
     merit = jnp.where(solved, jnp.maximum(s.merit, 2.0 * jnp.max(jnp.abs(costates))), s.merit)
     promised = jnp.sum(policy.promise) - merit * misses
-    finite = (
-        jnp.isfinite(cost) & jnp.all(jnp.isfinite(lq.c)) & jnp.all(jnp.isfinite(lq.A)) & jnp.all(jnp.isfinite(lq.q))
-    )
+    finite = jnp.isfinite(cost) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in lq]))
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    plain = total_cost(problem, s.x, s.u) if problem.constraints or problem.end_constraints else cost
-    scale = 1.0 + jnp.abs(plain)
+    # A part of the cost, and of one that is met exactly a part of what rounding leaves of it.
+    scale = eps**0.5 + jnp.abs(plain)
+    rough = 1e-3 * jnp.minimum(violation, 1e-3) * (1.0 + jnp.abs(plain))
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
-    still = calm & (-promised <= jnp.maximum(small, 1e-3 * jnp.minimum(violation, 1e-3)) * scale)
+    still = calm & (-promised <= jnp.maximum(small * scale, rough))
     rest = calm & (-promised <= small * scale) & (violation <= tight)
     moves = still & ~rest & (violation > tight)
     # No slope, though regularised: either that is not needed, or this is a saddle.

@@ -262,6 +262,8 @@ def test_what_cannot_be_is_said():
     upper = jnp.array([-11.0, 10.0, jnp.nan])
     result = jax.vmap(lambda upper: o.solve(block(10, lower=-10.0, upper=upper), jnp.zeros((10, 1))))(upper)
     assert result.status.tolist() == [o.Status.INFEASIBLE, o.Status.CONVERGED, o.Status.INFEASIBLE]
+    problem = dataclasses.replace(block(3), costs=(o.cost(lambda x, u, p: jnp.abs(u[0]) ** 1.5),))  # its curvature at 0
+    assert o.solve(problem, jnp.zeros((3, 1))).status == o.Status.NOT_FINITE
 
 
 def test_shapes_are_named():
@@ -277,6 +279,36 @@ def test_shapes_are_named():
     problem = o.problem(plant, jnp.zeros(2), 0.1, knots=5)
     with pytest.raises(ValueError, match=r"`controls` has shape \(4, 1\), expected \(5, 1\)"):
         o.solve(problem, jnp.zeros((4, 1)))
+
+
+def test_what_is_no_problem_is_named():
+    """What a stranger gives: the part is named before anything is compiled."""
+    plant = o.plant(lambda x, u, p: (x[0] + u[0], x[1]), states=2, controls=1)  # a tuple will do
+    fits = o.residual(lambda x, u, p: [u[0], x[1]])  # so will a list
+
+    def problem(**more):
+        return o.problem(plant, **{"x0": [0, 1], "dt": 0.1, "knots": 3, "costs": [fits], **more})
+
+    found = problem()
+    assert found.x0.dtype == float
+    cases = {
+        r"`dt` is not finite at knot 1": lambda: problem(dt=[0.1, np.nan, 0.1]),
+        r"`knots` is 0": lambda: problem(knots=0),
+        r"`costs` is one term, expected a list": lambda: problem(costs=fits),
+        r"`params`\['a'\] is 'b', expected numbers": lambda: problem(params={"a": "b"}),
+        r"`weight` of a residual is -1.0": lambda: o.residual(lambda x, u, p: u, -1.0),
+        r"`weight` of a residual is nan": lambda: o.residual(lambda x, u, p: u, np.nan),
+        r"`plant` is <ufunc .*, expected one made by o.plant": lambda: o.problem(np.sin, [0.0], 0.1, knots=1),  # type: ignore[arg-type]
+        r"`penalty` is 0.0": lambda: o.solve(found, jnp.zeros((3, 1)), penalty=0.0),
+        r"`max_iterations` is 0": lambda: o.solve(found, jnp.zeros((3, 1)), max_iterations=0),
+        r"`step_sizes` is 0": lambda: o.solve(found, jnp.zeros((3, 1)), step_sizes=0),
+    }
+    for words, wrong in cases.items():
+        with pytest.raises(ValueError, match=words):
+            wrong()
+    with pytest.raises(TypeError) as raised:
+        problem(costs=[fits, o.residual(lambda x, u: u)])
+    assert any("in `costs[1]` of o.problem" in note for note in raised.value.__notes__)
 
 
 def test_a_saddle_is_no_optimum():
