@@ -12,7 +12,7 @@ from constraints import mechanisms
 import dynax as dx
 from dynax.embedding.aggregation import Aggregate, aggregates, independent_columns, node_tree
 from dynax.embedding.coefficients import Embedding
-from dynax.embedding.dynamics import forward
+from dynax.embedding.dynamics import solved
 from dynax.sweep import EXECUTIONS
 from dynax.topology import Topology
 
@@ -184,7 +184,7 @@ def test_execution_means_what_it_says(rng):
     q, (v, tau) = rng.normal(size=model.nq), rng.normal(size=(2, model.nv))
 
     def found(execution):
-        return jax.make_jaxpr(lambda q, v, tau: forward(model.tree, q, v, tau, None, model.embedding, execution))(
+        return jax.make_jaxpr(lambda q, v, tau: solved(model.tree, q, v, tau, None, model.embedding, execution)[0])(
             q, v, tau
         )
 
@@ -226,7 +226,7 @@ def test_linear_cost():
     for links in sizes:
         model = embedded_chain(links)
         x = np.zeros(model.nv)
-        program = jax.make_jaxpr(lambda q, v, m=model: forward(m.tree, q, v, v, None, m.embedding))
+        program = jax.make_jaxpr(lambda q, v, m=model: solved(m.tree, q, v, v, None, m.embedding)[0])
         programs.append(program(np.zeros(model.nq), x).jaxpr)
     slope = np.polyfit(np.log(sizes), np.log([work(p) for p in programs]), 1)[0]
     assert 0.9 < slope < 1.02
