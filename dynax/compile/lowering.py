@@ -92,7 +92,7 @@ def tiled(
         return [_as_axes(x, batch[-alike:]) for x in flat]
     results = sum(x.size for x in found) / max(samples, 1)
     width = max(1, (width or _width(structure, leaves, results)) * batch[-1] // max(samples, 1))
-    if batch[-1] <= 2 * width:  # as in a tile of `dx.batch`
+    if batch[-1] < 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
     width = even_width(width, batch[-1])
     moving = [x.shape[-1] > 1 for x in leaves]
@@ -118,7 +118,7 @@ def _width(structure: Any, leaves: Sequence[jax.Array], results: float) -> int:
     configuration = jax.tree.leaves(arrays)[0]
     if getattr(tree, "rows_of_blocks", False):
         return width_of_blocks(len(configuration), configuration.dtype.itemsize)
-    return tile_width(len(configuration), results)
+    return tile_width(len(configuration), results, configuration.dtype.itemsize)
 
 
 def _as_one_axis(x: jax.Array, count: int) -> jax.Array:

@@ -11,31 +11,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-# Rows times samples of a tile on a CPU: what keeps the working set of a sweep in a 1 MB cache. A row is a coordinate; a
-# function with many results, a Jacobian, counts for twice their root, up to a limit (measured on panda and talos).
-ROWS_PER_TILE = 4096
-# Beyond it little is gained, and what the gradient of a small robot keeps for its backward walk leaves the cache.
-WIDEST_TILE = 256
-# Where the results are as few as the coordinates, or nearly: large robots leave the cache anyway, and each of the
-# hundreds of operations of a step takes a fixed time.
-NARROWEST_TILE = 128
-MOST_ROWS_OF_RESULTS = 64
+# Each of the hundreds of operations of a step takes a fixed time, so that narrower tiles are slower; what is wider
+# leaves the cache (measured on robots of 2 to 127 freedoms).
+WIDEST_TILE = 128
+# Where results are many, as Jacobians. Rows of 1 kB and more fall on few sets of the cache: those of panda's forward
+# dynamics take 2.6 us by 64 samples in float64, 3.3 by 128, 5.0 by 256; in float32 1.3 by 128, 1.7 by 256.
+BYTES_OF_ROW = 512
+# Rows of matrices times samples of a tile, in bytes of a number each: what keeps them in a 1 MB cache.
+BYTES_OF_BLOCKS = 16384
 # Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.
 LANES = 16
 
 
-def tile_width(rows: int, results: float) -> int:
-    """How many samples make a tile, a multiple of 32: fewer for larger robots and for functions with many results."""
-    counted = max(1, rows, min(2.0 * math.sqrt(results), MOST_ROWS_OF_RESULTS))
-    least = NARROWEST_TILE if results <= 4 * rows else 2 * LANES
-    return 2 * LANES * math.ceil(min(WIDEST_TILE, max(least, ROWS_PER_TILE / counted)) / (2 * LANES))
+def tile_width(rows: int, results: float, size: int) -> int:
+    """How many samples make a tile, for functions of configurations of `rows` numbers of `size` bytes with `results`
+    numbers: fewer where these are many."""
+    return WIDEST_TILE if results <= 4 * rows else min(WIDEST_TILE, BYTES_OF_ROW // size)
 
 
 def width_of_blocks(rows: int, size: int) -> int:
     """The same where rows are of matrices, as the modes of bodies that bend, in numbers of `size` bytes: the work on
     one is large beside the fixed time, so that tiles stay in the cache, however narrow. Ten bodies of 20 modes in
     float64: 804 us a state by 64 samples, 304 by 16; of 6 in float32: 18.9 by 128, 16.0 by 64."""
-    return LANES * math.ceil(min(WIDEST_TILE, 4.0 * ROWS_PER_TILE / (max(1, rows) * size)) / LANES)
+    return LANES * math.ceil(min(WIDEST_TILE, BYTES_OF_BLOCKS / (max(1, rows) * size)) / LANES)
 
 
 def even_width(width: int, size: int) -> int:

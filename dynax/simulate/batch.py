@@ -157,10 +157,11 @@ def default_tile(mapped: Callable, moving: Sequence[Any], rows: int, size: int) 
     """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
-    width = tile_width(rows, 0.0)
+    numbers = max((jnp.result_type(leaf).itemsize for leaf in moving), default=4)
+    width = tile_width(rows, 0.0, numbers)
     if width >= size:
         return width
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
     shapes = [jax.ShapeDtypeStruct((width, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
     results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, shapes))) / width
-    return even_width(tile_width(rows, results), size)
+    return even_width(tile_width(rows, results, numbers), size)
