@@ -1,18 +1,22 @@
 """A line that XLA's fusion does not cross.
 
 XLA on a CPU fuses long scalar formulas into their consumers again and again: a reverse-mode derivative of two stages
-takes much longer to compile than of each alone (here 12 s instead of 5 s). It computes what goes into a gather first.
-`lax.optimization_barrier` does not help, it is gone before fusion.
+takes much longer to compile than of each alone (here 12 s instead of 5 s), and a number that stands in one row of a
+concatenation is computed in a loop over all of it, not in vectors. `lax.optimization_barrier` does not help, it is gone
+before fusion; a look-up is one for what several others use. In one kernel there is one that always holds: what is in a
+call that must not be inlined is not fused with anything outside. Here it is a call of the identity, a copy.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from dynax.sweep.rows import copied, take_rows
 
@@ -21,13 +25,7 @@ T = TypeVar("T")
 
 def apart(a: jax.Array) -> jax.Array:
     """One array, computed before anything that uses it."""
-    if not a.ndim or not a.size:
-        return a
-    if len(a) > 1:
-        return copied(a)
-    # To look up one row is a slice, which is computed again wherever it is used.
-    rows = a.reshape(-1, *a.shape[-1:]) if a.ndim > 1 else a
-    return (copied(rows) if len(rows) > 1 else take_rows(rows, np.zeros(2, int))[:1]).reshape(a.shape)
+    return _apart.bind(a, called=False) if a.ndim and a.size else a
 
 
 def fenced(tree: T, batch: tuple[int, ...]) -> T:
@@ -43,3 +41,45 @@ def fenced(tree: T, batch: tuple[int, ...]) -> T:
     )
     parts = jnp.split(copied(rows), np.cumsum(sizes)[:-1])
     return structure.unflatten(part.reshape(*head, *batch) for part, head in zip(parts, heads, strict=True))
+
+
+def _looked_up(a: jax.Array) -> jax.Array:
+    if len(a) > 1:
+        return copied(a)
+    # To look up one row is a slice, which is computed again wherever it is used.
+    rows = a.reshape(-1, *a.shape[-1:]) if a.ndim > 1 else a
+    return (copied(rows) if len(rows) > 1 else take_rows(rows, np.zeros(2, int))[:1]).reshape(a.shape)
+
+
+def _lowered(a: jax.Array, *, called: bool) -> jax.Array:
+    if not called:
+        return _looked_up(a)
+    from jax.experimental.scheduling_groups import xla_metadata_call
+
+    return xla_metadata_call(lambda a: a, xla_cpu_small_call="true", inlineable="false")(a)
+
+
+def with_calls(program: Any) -> Any:
+    """A program that will be in one kernel, its lines calls; elsewhere each would be a kernel of its own."""
+
+    def own(equation: Any) -> Any:
+        if equation.primitive is _apart:
+            return equation.replace(params={"called": True})
+        return equation.replace(params={name: inner(value) for name, value in equation.params.items()})
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return type(value)(map(inner, value)) if type(value) in (tuple, list) else value
+        if hasattr(value, "jaxpr"):
+            return value.replace(jaxpr=inner(value.jaxpr))
+        return value.replace(eqns=[own(x) for x in value.eqns]) if hasattr(value, "eqns") else value
+
+    return inner(program)
+
+
+_apart = Primitive("dynax_apart")
+_apart.def_impl(lambda a, called: a)
+_apart.def_abstract_eval(lambda a, called: a.update(weak_type=False))
+ad.deflinear2(_apart, lambda bar, a, called: [bar if type(bar) is ad.Zero else apart(bar)])
+batching.primitive_batchers[_apart] = lambda arrays, axes, called: (_apart.bind(*arrays, called=called), axes[0])
+mlir.register_lowering(_apart, mlir.lower_fun(_lowered, multiple_results=False))

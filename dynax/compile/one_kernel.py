@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.compile.fence import with_calls
 from dynax.compile.versions import available
 
 LOOPS = frozenset(
@@ -32,7 +33,7 @@ LOOPS = frozenset(
         *("mul", "ne", "neg", "not", "or", "pad", "pow", "reduce_and", "reduce_max", "reduce_min", "reduce_or"),
         *("reduce_prod", "reduce_sum", "rem", "reshape", "rev", "rsqrt", "select_n", "sign", "sin", "slice"),
         *("split", "sqrt", "square", "squeeze", "stack", "stop_gradient", "sub", "tan", "tanh", "transpose", "unstack"),
-        *("dynax_place", "dynax_rows"),
+        *("dynax_apart", "dynax_place", "dynax_rows"),
     )
 )
 """Primitives of which XLA on a CPU makes loops."""
@@ -68,7 +69,7 @@ def marked(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]
         rest = iter(given)
         whole = [next(rest) if x.size else jnp.zeros(x.shape, x.dtype) for x in arrays]
         read = [jnp.concatenate([x.reshape(-1)[:1] for x in given if x.dtype == t]) for t in types]
-        return [*jaxpr_as_fun(traced)(*whole), *read]
+        return [*jaxpr_as_fun(with_calls(traced))(*whole), *read]
 
     call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
     return call(*lax.optimization_barrier(present))[: len(traced.out_avals)]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.compile.fence import apart
 from dynax.compile.one_kernel import marked
 from dynax.sweep.rows import read_place, take_rows
 
@@ -22,7 +23,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
     """Each primitive of `one_kernel.LOOPS` at least once, of a vector of twelve numbers between 0.1 and 0.9."""
     m, whole, yes = x.reshape(3, 4), jnp.arange(12) % 5 + 1, x > 0.5
     picked = m[np.array([2, 0, 2, 1])]
-    looked_up = take_rows(m, np.array([1, -1, 1])), read_place(m, whole[0])
+    looked_up = take_rows(m, np.array([1, -1, 1])), read_place(m, whole[0]), apart(m + 1.0), apart(x[:1])
     moved = lax.dynamic_update_slice(x, lax.dynamic_slice(x, (whole[0],), (3,)), (whole[1],))
     walked = lax.scan(lambda c, y: (c * y + 1.0, c), x[0], x)
     looped = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + c[1], c[1]), (x[0], x[1] + 0.5))

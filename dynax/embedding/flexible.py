@@ -194,7 +194,7 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
         outside = external_forces(s, kin, external)
         forces = Parts(forces.roots - outside.roots, forces.rows - outside.rows)
     inertias = Inertias(bending, on_bodies(model, s, heavy, inertia))
-    return Moving(s, kin, forces, modal + own + elastic, inertias)
+    return Moving(s, kin, forces, apart(modal + own + elastic), inertias)
 
 
 def inverse(model: FlexibleModel, q, v, a, external, *, rest: bool = False) -> jax.Array:

@@ -196,7 +196,7 @@ def solved(
         pulls.append(jnp.concatenate([b.joint.dot(_per_mode(total, 1)), modes], axis=1))
         acting.append(total)
     still = jnp.zeros((len(p.order.roots), *m.setup.batch), m.setup.dtype)
-    needed = needed + p.order.vector(still, Kinds(pulls))
+    needed = apart(needed + p.order.vector(still, Kinds(jax.tree.map(apart, pulls))))
     load = Load(Kinds([*rigid, *(None for _ in bent)]), Kinds([*(None for _ in rigid), *acting]))
     on_bases = take_rows(forces, model.tree.topology.free_roots[p.bases])
     held = None if locked is None else locked[tree.order.roots]

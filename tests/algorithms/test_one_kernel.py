@@ -14,6 +14,7 @@ from jax import lax
 
 import dynax as dx
 from dynax.compile import one_kernel, versions
+from dynax.compile.fence import apart
 from dynax.compile.one_kernel import in_one_kernel
 from dynax.compile.trial_run import MARK, every_loop
 from dynax.derivatives import tangent
@@ -37,6 +38,27 @@ def test_every_loop_computes_the_same(dtype):
     for found, expected in zip(single(x), jax.jit(every_loop)(x), strict=True):
         assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
         np.testing.assert_allclose(found, expected, rtol=20 * jnp.finfo(dtype).eps)
+
+
+def test_what_is_apart_is_fused_with_nothing():
+    """Also for a single user and in a loop, where a look-up is no line; nor with it in a derivative."""
+
+    def function(x, fence):
+        whole = jnp.cos(fence(jnp.sin(x)))
+        return [whole, lax.scan(lambda c, y: (c * y, jnp.cos(fence(jnp.sin(c + y)))), x[0], x)[1]]
+
+    def together(fence) -> int:
+        run = jax.jit(lambda x: in_one_kernel(partial(function, fence=fence), [x]))
+        text = run.lower(x).compile().as_text()
+        fused = [part for part in text.split("\n}") if part.lstrip().startswith("%fused")]
+        return sum(" sine(" in part and " cosine(" in part for part in fused)
+
+    x = jnp.linspace(0.1, 0.9, 24).reshape(4, 6)
+    assert together(lambda a: a) == 2
+    assert together(apart) == 0
+    slope = jax.grad(lambda x: sum(map(jnp.sum, jax.vmap(partial(function, fence=apart))(x[None]))))(x)
+    expected = jax.grad(lambda x: sum(map(jnp.sum, function(x, lambda a: a))))(x)
+    np.testing.assert_allclose(slope, expected, rtol=1e-6)
 
 
 def test_arguments_that_nothing_reads():

@@ -87,7 +87,7 @@ def test_a_four_bar_with_a_coupler_that_bends(rng):
     for state, words in (
         ((q.at[-1].add(0.01), y), "'pin' is not closed by `q`"),
         ((q.at[0].set(np.nan), y), "`q` of joint 'crank_joint' is not finite"),
-        ((q, y.at[0].set(np.inf)), f"`v` of joint '{embedded.independent_joints[0]}' is not finite"),
+        ((q, jnp.asarray(y).at[0].set(np.inf)), f"`v` of joint '{embedded.independent_joints[0]}' is not finite"),
     ):
         with pytest.raises(ValueError, match=words):
             dx.check_state(embedded, *state)
