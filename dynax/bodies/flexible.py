@@ -19,7 +19,7 @@ from dynax.flexible import FlexibleBody
 from dynax.flexible.polynomials import Deformed, Polynomials
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
-from dynax.spatial import Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3, exp_jacobian
+from dynax.spatial import Exponential, Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3
 from dynax.sweep import take_rows
 
 # Each leaf's axes without those of a batch, and which of them run over modes.
@@ -148,7 +148,7 @@ class FlexibleBodies:
     def places(self, eta: jax.Array, rate: jax.Array) -> Places:
         """The frames in their first nodes, and the other nodes in their frames, those that are displaced.
 
-        With `a = Pi_w eta`, `p` the displaced position and `J` of `exp_jacobian`, angular velocities in own axes are
+        With `a = Pi_w eta`, `p` the displaced position and `J` of `Exponential`, angular velocities in own axes are
 
             node    J(-a) da/dt            its linear one    exp(-a) dp/dt
             frame  -J(a) da/dt = w                           p x w - dp/dt
@@ -170,8 +170,10 @@ class FlexibleBodies:
         sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
         angle, turning = angle * sign, turning * -sign[:, None]
         turned = summed(jax.tree.map(lambda a: a * own, turning))
-        jacobian, bias = jax.tree.map(apart, exp_jacobian(angle, -turned, turned))
-        pose = jax.tree.map(apart, Quaternion.exp(-angle))
+        exponential = Exponential.of(angle, 6)
+        rotating = exponential.jacobian(), exponential.jacobian_rate(-turned, turned)
+        jacobian, bias = jax.tree.map(apart, rotating)
+        pose = jax.tree.map(apart, exponential.quaternion().conjugate)
         back = pose.matrix().T
         arm, onto = _chosen(frame, p, Vec3(0.0, 0.0, 0.0)), _chosen(frame, _OPPOSITE, back)
         arm, onto = jax.tree.map(apart, (arm, onto))

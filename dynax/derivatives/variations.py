@@ -118,12 +118,9 @@ def spring_variations(model: Model, q: jax.Array) -> jax.Array:
         elif kind.nv:
             constants = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
 
-            def along(unit, kind=kind, here=here, rest=rest, constants=constants):
-                rate = kind.rate(here, unit, constants)
-                return jax.jvp(lambda q: kind.difference(rest, q), (here,), (rate,))[1]
-
+            along = jax.vmap(partial(kind.difference_rate, rest, here, parameters=constants))
             like = (jnp.zeros_like(here[0]),) * kind.nv
-            for i, rate in enumerate(jax.vmap(along)(units(like))):
+            for i, rate in enumerate(along(units(like))):
                 parts.append((start + i, stiffness[start + i] * rate))
     return _block(model, parts)
 

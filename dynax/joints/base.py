@@ -144,6 +144,11 @@ class AbstractJoint(abc.ABC):
         """The tangent vector that leads from `q0` to `q1`."""
         return tuple(b - a for a, b in zip(q0, q1, strict=True))
 
+    def difference_rate(self, q0: Coordinates, q1: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        """The rate of `difference(q0, q1)` while the joint at `q1` moves with velocity `v`."""
+        rate = self.rate(q1, v, parameters)
+        return jax.jvp(lambda q: self.difference(q0, q), (q1,), (rate,))[1]
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         """`[a, b]` of two tangent vectors: what is left of turning by one after the other, in the limit of small ones.
         Zero where `integrate` adds."""

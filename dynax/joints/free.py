@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import jax
+
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
-from dynax.joints.spherical import turn, turning, turning_velocity, uniform_rotation
-from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3, exp_translation, log_translation
+from dynax.joints.spherical import (
+    relative_velocity,
+    turn_between,
+    turned,
+    turned_velocity,
+    turning,
+    turning_unit,
+    turning_velocity,
+    uniform_rotation,
+)
+from dynax.spatial import Exponential, Mat3, Motion, Quaternion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,17 +55,17 @@ class Free(AbstractJoint):
         return angular.x, angular.y, angular.z, linear.x, linear.y, linear.z
 
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
-        rotation = Quaternion(*q[3:])
-        angular, linear = Vec3(*dv[:3]), Vec3(*dv[3:])
-        p = Vec3(*q[:3]) + rotation.matrix() @ exp_translation(angular, linear)
-        return (p.x, p.y, p.z, *turn(rotation, angular))
+        return _moved(q, dv)
 
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
-        start = Quaternion(*q0[3:])
-        angular = (start.conjugate @ Quaternion(*q1[3:])).log()
-        offset = start.matrix().transpose_apply(Vec3(*q1[:3]) - Vec3(*q0[:3]))
-        linear = log_translation(angular, offset)
-        return angular.x, angular.y, angular.z, linear.x, linear.y, linear.z
+        return _apart(q0, q1)
+
+    def difference_rate(self, q0: Coordinates, q1: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        angular, offset = _seen(q0, q1)
+        exponential = Exponential.of(angular, 6)
+        jacobian = exponential.log_jacobian()
+        change, moved = (jacobian.transpose_apply(Vec3(*x)) for x in (v[:3], v[3:]))
+        return _components(change, moved + exponential.log_jacobian_rate(change, offset))
 
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         c = Motion(Vec3(*a[:3]), Vec3(*a[3:])).cross(Motion(Vec3(*b[:3]), Vec3(*b[3:])))
@@ -66,3 +77,65 @@ class Free(AbstractJoint):
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return (*uniform[:3], *uniform_rotation(uniform[3:6]))
+
+
+@jax.custom_jvp
+def _moved(q: Coordinates, dv: Coordinates) -> Coordinates:
+    """`q exp([omega; velocity])`."""
+    exponential, rotation = Exponential.of(Vec3(*dv[:3])), Quaternion(*q[3:])
+    p = Vec3(*q[:3]) + rotation.matrix() @ exponential.translation(Vec3(*dv[3:]))
+    return (p.x, p.y, p.z, *turned(rotation, exponential))
+
+
+@_moved.defjvp
+def _moved_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
+    """With `J` of the exponential and `w` the angular velocity of `q`
+
+    dp+ = dp + R (w x J u + J du + dJ u)        w+ = exp(-v) w + J^T dv
+    """
+    (q, dv), (rate, change) = primals, tangents
+    exponential, rotation, u = Exponential.of(Vec3(*dv[:3]), 6), Quaternion(*q[3:]), Vec3(*dv[3:])
+    before, v_rate, u_rate = turning_velocity(rotation, Quaternion(*rate[3:])), Vec3(*change[:3]), Vec3(*change[3:])
+    matrix, jacobian = rotation.matrix(), exponential.jacobian()
+    step = jacobian @ u
+    along = before.cross(step) + jacobian @ u_rate + exponential.jacobian_rate(v_rate, u)
+    p, p_rate = Vec3(*q[:3]) + matrix @ step, Vec3(*rate[:3]) + matrix @ along
+    reached = turned(rotation, exponential)
+    angular = turned_velocity(exponential.quaternion(), jacobian, before, v_rate)
+    return (p.x, p.y, p.z, *reached), (p_rate.x, p_rate.y, p_rate.z, *turning_unit(Quaternion(*reached), angular))
+
+
+@jax.custom_jvp
+def _apart(q0: Coordinates, q1: Coordinates) -> Coordinates:
+    """The logarithm of the displacement from `q0` to `q1`."""
+    angular, offset = _seen(q0, q1)
+    return _components(angular, Exponential.of(angular).log_translation(offset))
+
+
+@_apart.defjvp
+def _apart_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
+    """With `J` of the logarithm, `w` the relative angular velocity and `w0` that of `q0`
+
+    dv = J^T w        du = J (R0^T (dp1 - dp0) - w0 x offset) + dJ offset
+    """
+    (q0, q1), (rate0, rate1) = primals, tangents
+    start, end = Quaternion(*q0[3:]), Quaternion(*q1[3:])
+    angular, offset = _seen(q0, q1)
+    exponential = Exponential.of(angular, 6)
+    jacobian, before = exponential.log_jacobian(), turning_velocity(start, Quaternion(*rate0[3:]))
+    velocity = relative_velocity(start.conjugate @ end, before, turning_velocity(end, Quaternion(*rate1[3:])))
+    change = jacobian.transpose_apply(velocity)
+    moving = start.matrix().transpose_apply(Vec3(*rate1[:3]) - Vec3(*rate0[:3])) - before.cross(offset)
+    linear = jacobian @ moving + exponential.log_jacobian_rate(change, offset)
+    return _components(angular, exponential.log_translation(offset)), _components(change, linear)
+
+
+def _seen(q0: Coordinates, q1: Coordinates) -> tuple[Vec3, Vec3]:
+    """Rotation vector and translation of `q1` as seen from `q0`."""
+    start = Quaternion(*q0[3:])
+    offset = start.matrix().transpose_apply(Vec3(*q1[:3]) - Vec3(*q0[:3]))
+    return turn_between(start, Quaternion(*q1[3:])), offset
+
+
+def _components(angular: Vec3, linear: Vec3) -> Coordinates:
+    return angular.x, angular.y, angular.z, linear.x, linear.y, linear.z

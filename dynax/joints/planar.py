@@ -10,7 +10,7 @@ import numpy as np
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns, frame_along, unit_vector
 from dynax.joints.nearest import angle_about_z, tilt_error
-from dynax.spatial import Mat3, Motion, Scalar, Vec3, exp_translation, log_translation
+from dynax.spatial import Exponential, Mat3, Motion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +58,7 @@ class Planar(AbstractJoint):
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         angle, x, y = q
         zero = jnp.zeros_like(angle)
-        step = exp_translation(Vec3(zero, zero, dv[0]), Vec3(dv[1], dv[2], zero))
+        step = Exponential.of(Vec3(zero, zero, dv[0])).translation(Vec3(dv[1], dv[2], zero))
         c, s = jnp.cos(angle), jnp.sin(angle)
         return angle + dv[0], x + c * step.x - s * step.y, y + s * step.x + c * step.y
 
@@ -70,7 +70,8 @@ class Planar(AbstractJoint):
         angle, x, y = (b - a for a, b in zip(q0, q1, strict=True))
         c, s = jnp.cos(q0[0]), jnp.sin(q0[0])
         zero = jnp.zeros_like(angle)
-        step = log_translation(Vec3(zero, zero, angle), Vec3(c * x + s * y, c * y - s * x, zero))
+        offset = Vec3(c * x + s * y, c * y - s * x, zero)
+        step = Exponential.of(Vec3(zero, zero, angle)).log_translation(offset)
         return angle, step.x, step.y
 
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:

@@ -95,6 +95,9 @@ class Reversed(AbstractJoint):
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
         return self.joint.difference(q0, q1)
 
+    def difference_rate(self, q0: Coordinates, q1: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        return self.joint.difference_rate(q0, q1, v, parameters)
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         return self.joint.bracket(a, b)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
-from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3
+from dynax.spatial import Exponential, Mat3, Motion, Quaternion, Scalar, Vec3
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,8 +42,13 @@ class Spherical(AbstractJoint):
         return turn(Quaternion(*q), Vec3(*dv))
 
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
-        v = (Quaternion(*q0).conjugate @ Quaternion(*q1)).log()
+        v = turn_between(Quaternion(*q0), Quaternion(*q1))
         return v.x, v.y, v.z
+
+    def difference_rate(self, q0: Coordinates, q1: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        angular = turn_between(Quaternion(*q0), Quaternion(*q1))
+        rate = Exponential.of(angular).log_jacobian().transpose_apply(Vec3(*v))
+        return rate.x, rate.y, rate.z
 
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         c = Vec3(*a).cross(Vec3(*b))
@@ -64,15 +70,61 @@ class Spherical(AbstractJoint):
         return shift.x, shift.y, shift.z
 
 
+@jax.custom_jvp
 def turn(q: Quaternion, v: Vec3) -> Coordinates:
     """`q exp(v)`, scaled to unit length so that rounding does not add up over many steps (section 4.5)."""
-    q = (q @ Quaternion.exp(v)).normalized()
+    return turned(q, Exponential.of(v))
+
+
+@turn.defjvp
+def _turn_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
+    (q, v), (rate, change) = primals, tangents
+    exponential = Exponential.of(v)
+    reached = turned(q, exponential)
+    angular = turned_velocity(exponential.quaternion(), exponential.jacobian(), turning_velocity(q, rate), change)
+    return reached, turning_unit(Quaternion(*reached), angular)
+
+
+def turned(q: Quaternion, exponential: Exponential) -> Coordinates:
+    """`turn`."""
+    q = (q @ exponential.quaternion()).normalized()
     return q.w, q.x, q.y, q.z
+
+
+def turned_velocity(turn: Quaternion, jacobian: Mat3, before: Vec3, change: Vec3) -> Vec3:
+    """The angular velocity of `q exp(v)` in its own axes, where that of `q` is `before` and `v` changes; `turn` is
+    `exp(v)`."""
+    return turn.matrix().transpose_apply(before) + jacobian.transpose_apply(change)
+
+
+@jax.custom_jvp
+def turn_between(q0: Quaternion, q1: Quaternion) -> Vec3:
+    """The rotation vector from `q0` to `q1`, of length at most pi."""
+    return (q0.conjugate @ q1).log()
+
+
+@turn_between.defjvp
+def _turn_between_rate(primals: tuple, tangents: tuple) -> tuple[Vec3, Vec3]:
+    (q0, q1), (rate0, rate1) = primals, tangents
+    relative = q0.conjugate @ q1
+    v, angular = relative.log(), relative_velocity(relative, turning_velocity(q0, rate0), turning_velocity(q1, rate1))
+    return v, Exponential.of(v).log_jacobian().transpose_apply(angular)
+
+
+def relative_velocity(relative: Quaternion, first: Vec3, second: Vec3) -> Vec3:
+    """The angular velocity of `relative`, from one orientation to another, in the axes of the second; both have theirs
+    in their own axes."""
+    return second - relative.matrix().transpose_apply(first)
 
 
 def turning(q: Quaternion, v: Vec3) -> Coordinates:
     """The rate of `turn(q, t v)` at `t = 0`: `q (0, v / 2)` (eq. 4.13)."""
-    q, half = q.normalized(), v * 0.5
+    return turning_unit(q.normalized(), v)
+
+
+def turning_unit(q: Quaternion, v: Vec3) -> Coordinates:
+    """`turning` of what is of unit length."""
+    half = v * 0.5
     along = half * q.w + q.vector.cross(half)
     return -q.vector.dot(half), along.x, along.y, along.z
 

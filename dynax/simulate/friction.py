@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.algorithms.mean_velocity import evaluations, place
+from dynax.algorithms.mean_velocity import Place, evaluations, place
 from dynax.compile.batching import by_samples, trailing
 from dynax.embedding.meanings import Motion, tree_motion
 from dynax.model import Model
@@ -96,31 +96,35 @@ def stepped(count: int) -> Callable[..., Stepped]:
     """The function `(model, q, v, tau, dt)` for trees: each guess is a step of `count` evaluations."""
 
     def core(model: Model, q, v, tau, dt) -> Stepped:
-        x = place(model, q)
-        loss, damping, armature = (per_velocity(x, v) for x in (model.friction_loss, model.damping, model.armature))
-        creep = _creep(model, v.dtype)  # one number, or one for each sample
-
-        def unsettled(state: tuple) -> jax.Array:
-            k, _, _, changed = state
-            return (k == 0) | ((k <= ROUNDS) & jnp.any(changed))
-
-        def guess(state: tuple) -> tuple:
-            k, sense, _, _ = state
-            slope = damping + jnp.where(sense == 0, loss / creep, 0.0)
-            stiff = dataclasses.replace(model, armature=armature + dt * slope)
-            force = tau - slope * v - loss * sense
-            found = evaluations(stiff, x, x.factor(stiff), v, force, 0.5 * dt, count)
-            reached = slip(v + dt * found[-1], creep)
-            following = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
-            changed = (following != sense) & (loss > 0) & (k < ROUNDS)
-            following = jnp.where(k + 1 < ROUNDS, following, 0.0)
-            return k + 1, jnp.where(changed, following, sense), found, folded(changed)
-
-        start = 0, slip(v, creep), jnp.zeros((count, *v.shape), v.dtype), folded(v != v)
-        _, sense, found, _ = lax.while_loop(unsettled, guess, start)
-        return Stepped(found, sense)
+        return settled(model, place(model, q), v, tau, dt, count)
 
     return trailing(core)
+
+
+def settled(model: Model, x: Place, v: jax.Array, tau: jax.Array, dt: jax.Array, count: int) -> Stepped:
+    """The guesses, for trailing batch axes."""
+    loss, damping, armature = (per_velocity(x, v) for x in (model.friction_loss, model.damping, model.armature))
+    creep = _creep(model, v.dtype)  # one number, or one for each sample
+
+    def unsettled(state: tuple) -> jax.Array:
+        k, _, _, changed = state
+        return (k == 0) | ((k <= ROUNDS) & jnp.any(changed))
+
+    def guess(state: tuple) -> tuple:
+        k, sense, _, _ = state
+        slope = damping + jnp.where(sense == 0, loss / creep, 0.0)
+        stiff = dataclasses.replace(model, armature=armature + dt * slope)
+        force = tau - slope * v - loss * sense
+        found = evaluations(stiff, x, x.factor(stiff), v, force, 0.5 * dt, count)
+        reached = slip(v + dt * found[-1], creep)
+        following = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
+        changed = (following != sense) & (loss > 0) & (k < ROUNDS)
+        following = jnp.where(k + 1 < ROUNDS, following, 0.0)
+        return k + 1, jnp.where(changed, following, sense), found, folded(changed)
+
+    start = 0, slip(v, creep), jnp.zeros((count, *v.shape), v.dtype), folded(v != v)
+    _, sense, found, _ = lax.while_loop(unsettled, guess, start)
+    return Stepped(found, sense)
 
 
 def slip(v: jax.Array, creep: jax.Array) -> jax.Array:
@@ -128,17 +132,18 @@ def slip(v: jax.Array, creep: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(v) <= creep, 0.0, jnp.sign(v)).astype(v.dtype)
 
 
-def folded(x: jax.Array) -> jax.Array:
-    """Whether any row is true, by halves: what XLA on a CPU reduces at once it reduces outside of one kernel."""
+def folded(x: jax.Array, one: Callable[..., jax.Array] = jnp.logical_or) -> jax.Array:
+    """Whether any row is true, by halves: what XLA on a CPU reduces at once it reduces outside of one kernel. Or the
+    largest row, by `jnp.maximum`."""
     while len(x) > 1:
         half = len(x) // 2
-        x = jnp.concatenate([x[:half] | x[half : 2 * half], x[2 * half :]])
+        x = jnp.concatenate([one(x[:half], x[half : 2 * half]), x[2 * half :]])
     return x
 
 
 def law(model: Model, sense: jax.Array) -> DryFriction:
-    """`sense`: the sign of the slip, 0 where it sticks."""
-    loss = tree(model).friction_loss.astype(sense.dtype)
+    """`sense`: the sign of the slip, 0 where it sticks; with trailing batch axes or none."""
+    loss = per_velocity(tree(model).friction_loss, sense)
     return DryFriction(loss * sense, jnp.where(sense == 0, loss / _creep(model, sense.dtype), 0.0))
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.factor import solve
+from dynax.algorithms.mean_velocity import place
+from dynax.algorithms.rnea import rnea
+from dynax.compile.batching import trailing
 from dynax.model import Model
-from dynax.model.configuration import integrate
+from dynax.model.configuration import integrate, integrate_rows
 from dynax.routes.inverse_dynamics import inverse_dynamics
-from dynax.simulate.friction import dry_friction, tree
-from dynax.simulate.newton import resistance, root, spread
+from dynax.simulate.friction import DryFriction, dry_friction, folded, law, settled, tree
+from dynax.simulate.newton import found, resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
+from dynax.tree.bodies import per_velocity
+
+EVALUATIONS = 2
+"""Of the forces of a step in a guess of what sticks: with those of the velocity it begins with, and of its mean."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +52,82 @@ class ImplicitMidpoint(AbstractStepper):
         refuse_closed(model, self)
         half = 0.5 * dt
         middle = later(model, half)
-        mass, x = mass_matrix(middle, q), spread(middle, q)
-        friction = dry_friction(model, q, v, tau, dt)
-        smooth = middle.replace(friction_loss=jnp.zeros_like(friction.slope))
 
-        def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
-            """The first line times `dt/2`, a balance of momentum."""
-            needed = inverse_dynamics(smooth, integrate(model, q, half * vm), vm, (vm - v) / half)
-            end = 2.0 * vm - v
-            if x is None:
-                rubbing = friction.force + friction.slope * end
-            else:
-                rubbing = x.T @ (friction.force + friction.slope * (x @ end))
-            return half * (needed + rubbing - tau), vm[:0]
+        def equation_with(friction: DryFriction, x: jax.Array | None) -> Callable:
+            smooth = middle.replace(friction_loss=jnp.zeros_like(friction.slope))
 
-        slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
-        vm, _ = root(equation, lambda _: slope, v, self.iterations)
+            def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
+                """The first line times `dt/2`, a balance of momentum."""
+                needed = inverse_dynamics(smooth, integrate(model, q, half * vm), vm, (vm - v) / half)
+                end = 2.0 * vm - v
+                if x is None:
+                    rubbing = friction.force + friction.slope * end
+                else:
+                    rubbing = x.T @ (friction.force + friction.slope * (x @ end))
+                return half * (needed + rubbing - tau), vm[:0]
+
+            return equation
+
+        if isinstance(model, Model):
+            middle_of = lax.stop_gradient((middle, q, v, tau, dt))
+            vm, sense = _of_tree(self.iterations)(*middle_of)
+            vm = found(equation_with(law(model, sense), None), vm)
+        else:
+            mass, x = mass_matrix(middle, q), spread(middle, q)
+            friction = dry_friction(model, q, v, tau, dt)
+            slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
+            vm, _ = root(equation_with(friction, x), lambda _: slope, v, self.iterations)
         return integrate(model, q, dt * vm), 2.0 * vm - v
+
+
+class Middle(NamedTuple):
+    """The velocity at the middle of a step of a tree, and the sign of what slips at its end, 0 for what sticks."""
+
+    v: jax.Array
+    sense: jax.Array
+
+
+@lru_cache
+def _of_tree(iterations: int) -> Callable[..., Middle]:
+    """The function `(model, q, v, tau, dt)`, the model at the middle of the step: the Newton steps of `newton.root`,
+    by the factor of a mass matrix with `dt/2` times the slopes of passive forces as armature."""
+
+    def core(model: Model, q, v, tau, dt) -> Middle:
+        x, half = place(model, q), 0.5 * dt
+        sense = settled(model, x, v, tau, dt, EVALUATIONS).sense
+        friction = law(model, sense)
+        damping, stiffness, armature = (per_velocity(a, v) for a in (model.damping, model.stiffness, model.armature))
+        passive = damping + 2.0 * friction.slope + half * stiffness
+        factor = x.factor(dataclasses.replace(model, armature=armature + half * passive))
+        smooth = dataclasses.replace(model, friction_loss=jnp.zeros_like(model.friction_loss))
+        rounding = jnp.finfo(v.dtype).eps
+
+        def largest(a: jax.Array) -> jax.Array:
+            return folded(jnp.concatenate([jnp.zeros_like(v[:1]), jnp.abs(a)]), jnp.maximum)[0]
+
+        def unfinished(vm: jax.Array, correction: jax.Array, stalled: jax.Array) -> jax.Array:
+            size = 1.0 + largest(vm)
+            floor = (stalled >= 3) & (correction <= rounding**0.5 * size)
+            return (correction > 0.5 * rounding * size) & ~floor
+
+        def going(state: tuple) -> jax.Array:
+            k, *_, active = state
+            return (k < iterations) & jnp.any(active)
+
+        def correct(state: tuple) -> tuple:
+            k, vm, correction, best, stalled, active = state
+            needed = rnea(smooth, integrate_rows(model, q, half * vm), vm, (vm - v) / half, None, "automatic")
+            residual = half * (needed + friction.force + friction.slope * (2.0 * vm - v) - tau)
+            change = solve(factor, residual[:, None])[:, 0]
+            now = largest(change)
+            better = now < 0.5 * best
+            new = vm - change, now, jnp.where(better, now, best), jnp.where(better, 0, stalled + 1)
+            new = tuple(jnp.where(active, a, b) for a, b in zip(new, (vm, correction, best, stalled), strict=True))
+            return k + 1, *new, unfinished(new[0], new[1], new[3])
+
+        far = jnp.full(v.shape[1:], jnp.inf, v.dtype)
+        start = 0, v, far, far, jnp.zeros(v.shape[1:], jnp.int32), far > 0
+        _, vm, correction, *_ = lax.while_loop(going, correct, start)
+        return Middle(jnp.where(correction <= rounding**0.5 * (1.0 + largest(vm)), vm, jnp.nan), sense)
+
+    return trailing(core)

@@ -9,6 +9,7 @@ from dynax.spatial.components import Mat3 as Mat3
 from dynax.spatial.components import Scalar as Scalar
 from dynax.spatial.components import Sym3 as Sym3
 from dynax.spatial.components import Vec3 as Vec3
+from dynax.spatial.exponential import Exponential as Exponential
 from dynax.spatial.inertia import ArticulatedInertia as ArticulatedInertia
 from dynax.spatial.inertia import RigidInertia as RigidInertia
 from dynax.spatial.inertia import SpatialInertia as SpatialInertia
@@ -17,9 +18,6 @@ from dynax.spatial.motion import Motion as Motion
 from dynax.spatial.motion import classical_acceleration as classical_acceleration
 from dynax.spatial.motion import spatial_acceleration as spatial_acceleration
 from dynax.spatial.quaternion import Quaternion as Quaternion
-from dynax.spatial.quaternion import exp_jacobian as exp_jacobian
-from dynax.spatial.quaternion import exp_translation as exp_translation
-from dynax.spatial.quaternion import log_translation as log_translation
 from dynax.spatial.screw import Screw as Screw
 from dynax.spatial.screw import screw_decomposition as screw_decomposition
 from dynax.spatial.transform import Rotation as Rotation

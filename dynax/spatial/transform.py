@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynax.spatial.components import Mat3, Vec3, register_fields
+from dynax.spatial.exponential import Exponential
 from dynax.spatial.inertia import ArticulatedInertia, RigidInertia, SpatialInertia
 from dynax.spatial.motion import Force, Motion
-from dynax.spatial.quaternion import Quaternion, exp_translation, log_translation
+from dynax.spatial.quaternion import Quaternion
 
 
 @register_fields
@@ -115,13 +116,13 @@ class Transform:
     @staticmethod
     def exp(twist: Motion) -> Transform:
         """The displacement of a body that moves for one second with the constant `twist` (the same in either axes)."""
-        rotation = Quaternion.exp(twist.angular).matrix().array
-        return Transform(rotation, exp_translation(twist.angular, twist.linear).array)
+        exponential = Exponential.of(twist.angular)
+        return Transform(exponential.quaternion().matrix().array, exponential.translation(twist.linear).array)
 
     def log(self) -> Motion:
         """The twist whose exponential this is, with an angle of at most pi."""
         angular = Quaternion.from_matrix(self._r).log()
-        return Motion(angular, log_translation(angular, self._p))
+        return Motion(angular, Exponential.of(angular).log_translation(self._p))
 
     @property
     def _r(self) -> Mat3:

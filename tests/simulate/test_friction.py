@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,8 @@ from simulate.test_closed_loops import GUESS
 from simulate.test_closed_loops import MODEL as FOUR_BAR
 
 import dynax as dx
+from dynax.compile import versions
+from dynax.compile.trial_run import MARK
 
 ROBOTS = example_robots()
 STICKING = ("semi_implicit", "implicit_midpoint")
@@ -69,6 +72,16 @@ def test_float32_sticks():
 
 def arm(friction) -> dx.Model:
     return double_pendulum(damping=0.3).replace(friction_loss=jnp.asarray(friction))
+
+
+def test_a_step_of_the_midpoint_rule_is_one_kernel():
+    """What sticks, and the Newton steps of all samples; of one, and of a batch."""
+    if not (versions.available() and jax.default_backend() == "cpu"):
+        pytest.skip("nothing is one kernel here")
+    step = partial(dx.step, wheel(), stepper="implicit_midpoint")
+    for batch, function in (((), step), ((3,), jax.vmap(step, (0, 0, 0, None)))):
+        state = (jnp.zeros((*batch, 1)),) * 3
+        assert jax.jit(function).lower(*state, 0.01).as_text().count(MARK) == 1
 
 
 @pytest.mark.parametrize("stepper", STICKING)
