@@ -69,6 +69,13 @@ def adjoint(
 
     Batch axes of the state may have length one where those of the weights are longer.
     """
+    return whole_adjoint(model, s, kin, inertias, q, v, a, external, weights)[:2]
+
+
+def whole_adjoint(
+    model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, external, weights: Weights
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Those of `adjoint`, and the rates along `a`: the mass matrix times the weights, `S_j . A`."""
     whole = s._replace(batch=weights.freedoms.shape[1:])
     own = velocity_moments(kin, inertias)
     momenta = Parts(*(i @ w for i, w in zip(inertias, weights.bodies, strict=True)))
@@ -84,7 +91,8 @@ def adjoint(
     turned = above.cross(x.s).dot(force)
     along_q = x.psi.angular.dot(couple.moment) + x.psi_rate.dot(momentum) + turned
     along_v = x.s.angular.dot(couple.moment) + x.phi.dot(momentum) + joint_slope(model, v) * weights.freedoms
-    return along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms), along_v
+    along_a = x.s.dot(momentum) + per_velocity(model.armature, weights.freedoms) * weights.freedoms
+    return along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms), along_v, along_a
 
 
 def is_local(path: tuple) -> bool:

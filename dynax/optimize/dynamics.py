@@ -6,7 +6,7 @@ inverse dynamics are the derivative of its adjoint, one function of a direction;
 acceleration found (the tensor is never formed; Singh, Russo & Wensing 2023, "On second-order derivatives of rigid-body
 dynamics: theory and implementation"):
 
-    dbar = H(l) x + J' dl                      for inverse dynamics, whose bar_a = M l has the transposed blocks
+    dbar = H(l) x + J' dl                      for inverse dynamics, whose bar_a = M l moves with q alone
     H_fd(l) = -X' H(m) X,   m = M^-1 l         X = [1 0 0; 0 1 0; J]
 
 Derivatives by leaves of the model, and those of models that are not trees of rigid bodies, are the library's own.
@@ -24,7 +24,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from dynax.compile.batching import along_moving, by_samples, is_zero, linear, trailing
-from dynax.derivatives.adjoint import Weights, adjoint
+from dynax.derivatives.adjoint import Weights, whole_adjoint
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import inverse_dynamics_derivatives
 from dynax.derivatives.rule import closed_form, full
@@ -59,41 +59,58 @@ def _turned(matrix: jax.Array) -> jax.Array:
 
 
 @trailing
-def _adjoint_rate(model: Model, at: Moving, weights: jax.Array, x: Moving) -> tuple[jax.Array, jax.Array]:
-    """How `bar_q`, `bar_v` of inverse dynamics change along `x`."""
+def _bends(model: Model, at: Moving, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How `bar` of inverse dynamics changes along each freedom, shape `(3 nv, nv, *batch)`, and its part by velocities
+    along each velocity, `(nv, nv, *batch)`. What does not move is computed once for all directions."""
+    nv, eye = model.nv, jnp.eye(model.nv, dtype=weights.dtype)
 
-    def bars(q: jax.Array, v: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def bar(q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         s = setup(model, q, v, "levels")
-        kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
+        kin = kinematics(model, s, v, at.last, positions=True, accelerations=True, gravity=True)
         inertias = world_inertias(s, kin)
-        return adjoint(model, s, kin, inertias, q, v, a, None, Weights(weights, moved(model, s, kin, weights)))
+        paired = Weights(weights, moved(model, s, kin, weights))
+        return whole_adjoint(model, s, kin, inertias, q, v, at.last, None, paired)
 
-    return jax.jvp(bars, tuple(at), (rate_rows(model, at.q, x.q), x.v, x.last))[1]
+    def along(unit: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(unit.reshape(nv, *(1 for _ in weights.shape[1:])), weights.shape)
+
+    def by_q(unit: jax.Array) -> jax.Array:
+        rates = jax.jvp(lambda q: bar(q, at.v), (at.q,), (rate_rows(model, at.q, along(unit)),))[1]
+        return jnp.concatenate(rates)
+
+    def by_v(unit: jax.Array) -> jax.Array:
+        return jax.jvp(lambda v: bar(at.q, v)[1], (at.v,), (along(unit),))[1]
+
+    return jax.vmap(by_q, out_axes=1)(eye), jax.vmap(by_v, out_axes=1)(eye)
+
+
+def _curvature(model: Model, at: Moving, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of `weights` times inverse dynamics: the block by `(q, v)`, shape `(2 nv, 2 nv, *batch)`, and the rows of
+    `bar_a`, which moves with `q` alone, `(nv, nv, *batch)`. Where `integrate` does not add, the block by `q` is not
+    symmetric: `bar_q` is taken in axes that move."""
+    nv = model.nv
+    along, by_v = _bends(model, at, weights)
+    by_q, mixed, rows = along[:nv], along[nv : 2 * nv], along[2 * nv :]
+    upper, lower = jnp.concatenate([by_q, _turned(mixed)], axis=1), jnp.concatenate([mixed, by_v], axis=1)
+    return jnp.concatenate([upper, lower]), rows
 
 
 def inverse_curvature(model: Model, at: Moving, found: Any, J: jax.Array, weights: jax.Array) -> jax.Array:
-    """`H`, shape `(3 nv, 3 nv, *batch)`, rows those of `bar`. Where `integrate` does not add, `H_qq` is not symmetric:
-    `bar_q` is taken in axes that move."""
-    nv, batch = model.nv, weights.shape[1:]
-
-    def along(unit: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = jnp.broadcast_to(unit.reshape(3 * nv, *(1 for _ in batch)), (3 * nv, *batch))
-        return _adjoint_rate(model, at, weights, Moving(rows[:nv], rows[nv : 2 * nv], rows[2 * nv :]))
-
-    by_q, by_v = jax.vmap(along, out_axes=1)(jnp.eye(3 * nv, dtype=weights.dtype))
-    still = jnp.zeros((nv, 2 * nv, *batch), weights.dtype)
-    by_a = jnp.concatenate([_turned(by_q[:, 2 * nv :]), still], axis=1)
-    return jnp.concatenate([by_q, by_v, by_a])
+    """`H`, shape `(3 nv, 3 nv, *batch)`, rows those of `bar`."""
+    block, rows = _curvature(model, at, weights)
+    still = jnp.zeros_like(rows)
+    right = jnp.concatenate([_turned(rows), still])
+    below = jnp.concatenate([rows, still, still], axis=1)
+    return jnp.concatenate([jnp.concatenate([block, right], axis=1), below])
 
 
 def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:
-    """`H_fd`, as `inverse_curvature`; `found` are the accelerations."""
-    nv, batch = model.nv, weights.shape[1:]
-    inner = _product(_turned(J[:, 2 * nv :]), weights)
-    H = inverse_curvature(model, at._replace(last=found), None, J, inner)
-    eye = jnp.eye(2 * nv, 3 * nv, dtype=weights.dtype).reshape(2 * nv, 3 * nv, *(1 for _ in batch))
-    X = jnp.concatenate([jnp.broadcast_to(eye, (2 * nv, 3 * nv, *J.shape[2:])), J])
-    return -_matrix_product(_matrix_product(_turned(X), H), X)
+    """`H_fd`, as `inverse_curvature`; `found` are the accelerations. Of `X' H X` only what is not zero."""
+    nv = model.nv
+    block, rows = _curvature(model, at._replace(last=found), _product(_turned(J[:, 2 * nv :]), weights))
+    mixed = jnp.pad(_matrix_product(_turned(J), rows), [(0, 0), (0, 2 * nv)] + [(0, 0)] * (rows.ndim - 2))
+    whole = jnp.pad(block, [(0, nv), (0, nv)] + [(0, 0)] * (rows.ndim - 2))
+    return -(whole + mixed + _turned(mixed))
 
 
 def acceleration_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:

@@ -25,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 
 from dynax.linear.matrices import product
 from dynax.optimize.lqr import LQ, solve_lqr
+from dynax.optimize.plant import linearized
 from dynax.optimize.problem import Problem, one_sided, stacked
 from dynax.optimize.result import Result
 
@@ -60,14 +61,22 @@ class System(NamedTuple):
     end_pressing: jax.Array
 
 
+def _stage_costs(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, jax.Array]:
+    """Costs and weighed constraints of a knot moved along `z`, with the constraints."""
+    x, u, _, row, _, _, own = at
+    args = problem.plant.integrate(x, z[: problem.plant.ndx]), u + z[problem.plant.ndx :], row
+    found = stacked(problem.constraints, args)
+    total = sum((term.value(*args) for term in problem.costs), jnp.zeros((), x.dtype))
+    return total + jnp.sum(own * found), found
+
+
 def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
     """The Lagrangian of a knot moved along `z`, with its dynamics and constraints."""
-    x, u, after, row, dt, costate, own = at
+    x, u, after, row, dt, costate, _ = at
     plant, n = problem.plant, problem.plant.ndx
-    args = plant.integrate(x, z[:n]), u + z[n:], row
-    found, ahead = stacked(problem.constraints, args), plant.difference(after, plant.step(*args, dt))
-    total = sum((term.value(*args) for term in problem.costs), jnp.zeros((), x.dtype))
-    return total + jnp.sum(own * found) + jnp.sum(costate * ahead), (ahead, found)
+    total, found = _stage_costs(problem, z, at)
+    ahead = plant.difference(after, plant.step(plant.integrate(x, z[:n]), u + z[n:], row, dt))
+    return total + jnp.sum(costate * ahead), (ahead, found)
 
 
 def _last(problem: Problem, z: jax.Array, p: Point) -> tuple[jax.Array, jax.Array]:
@@ -92,6 +101,15 @@ def conditions(problem: Problem, p: Point) -> Point:
     first = problem.plant.difference(p.x[0], problem.x0)[None]
     x = jnp.concatenate([stages[:, :n], last[None]]) - p.costates
     return Point(x, stages[:, n:], jnp.concatenate([first, gaps]), path, end)
+
+
+def lagrangian(problem: Problem, p: Point) -> jax.Array:
+    """`L` at a point."""
+    n, (rows, axes) = problem.plant.ndx, _knots(problem, p)
+    still = jnp.zeros(n + p.u.shape[-1], p.x.dtype)
+    stages = jax.vmap(lambda at: _stage(problem, still, at)[0], (axes,))(rows)
+    first = jnp.sum(p.costates[0] * problem.plant.difference(p.x[0], problem.x0))
+    return first + jnp.sum(stages) + _last(problem, still[:n], p)[0]
 
 
 def held(problem: Problem, u: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -124,11 +142,14 @@ def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
     rows, axes = _knots(problem, p)
 
     def stage(at: tuple) -> tuple:
+        x, u, after, row, dt, costate, _ = at
         zero = jnp.zeros(n + m, dtype)
-        curvature = jax.jacfwd(jax.grad(lambda z: _stage(problem, z, at)[0]))(zero)
-        return jax.jacfwd(lambda z: _stage(problem, z, at)[1])(zero), curvature
+        _, J, bend = linearized(problem.plant, x, u, after, row, dt, costate)
+        # The dynamics in the closed form that iterations use, the rest direction by direction.
+        H = jax.jacfwd(jax.grad(lambda z: _stage_costs(problem, z, at)[0]))(zero)
+        return J, jax.jacfwd(lambda z: _stage_costs(problem, z, at)[1])(zero), H + bend
 
-    (J, path), H = jax.vmap(stage, (axes,))(rows)
+    J, path, H = jax.vmap(stage, (axes,))(rows)
     zero = jnp.zeros(n, dtype)
     end = jax.jacfwd(lambda z: _last(problem, z, p)[1])(zero)
     last = jax.jacfwd(jax.grad(lambda z: _last(problem, z, p)[0]))(zero)
@@ -198,18 +219,22 @@ def masked(s: System, push: Point) -> Point:
     return jax.tree.map(jnp.multiply, push, Point(one, s.free, one, s.pressing, s.end_pressing))
 
 
-def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> Point:
-    """The change of the solution `p` with that of the problem, which may have symbols for zero; NaN unless `good`."""
+def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> tuple[Point, jax.Array]:
+    """The change of the solution `p`, and of the least cost, with that of the problem, which may have symbols for zero;
+    NaN unless `good`.
+
+    The cost changes as the Lagrangian does where nothing else moves, since there its slopes are zero: the theorem of
+    the envelope, for which no system is solved."""
     low, high = held(problem, p.u, conditions(problem, p).u)
     system = system_of(problem, p, low | high)
 
-    def moved(new: Problem) -> tuple[Point, jax.Array]:
+    def moved(new: Problem) -> tuple[tuple[Point, jax.Array], jax.Array]:
         u = p.u
         if new.limits is not None:
             u = jnp.where(low, new.limits[0], jnp.where(high, new.limits[1], u))
-        return conditions(new, p._replace(u=u)), u
+        return (conditions(new, p._replace(u=u)), u), lagrangian(new, p._replace(u=u))
 
-    push, bounds = along(moved, (problem,), (change,))
+    (push, bounds), cost = along(moved, (problem,), (change,))
     right = jax.tree.map(jnp.negative, masked(system, push))
     # One array: the transpose refuses a right side of which a part is known.
     rows, unpacked = ravel_pytree(right)
@@ -223,7 +248,7 @@ def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> Point:
     )
     # A product, since the transpose of a choice would be zero where it refuses.
     refuse = jnp.where(good, 1.0, jnp.nan).astype(p.x.dtype)
-    return jax.tree.map(lambda x: refuse * x, found._replace(u=found.u + bounds))
+    return jax.tree.map(lambda x: refuse * x, (found._replace(u=found.u + bounds), cost))
 
 
 def along(function: Callable, primals: tuple, changes: tuple) -> Any:

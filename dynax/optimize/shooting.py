@@ -30,7 +30,7 @@ from jax.typing import ArrayLike
 from dynax.compile.batching import trailing
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
-from dynax.optimize.implicit import Point, along, left_over, no_change, point_of, rate, sides, symbolic
+from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.lqr import LQ, SIDE_BY_SIDE, Descent, descended, descent
 from dynax.optimize.plant import linearized
 from dynax.optimize.problem import Multipliers, Problem, quadratic, stacked, total_cost, value
@@ -217,10 +217,9 @@ def _iterated_rate(options: Options, primals: tuple, tangents: tuple) -> tuple[R
     if all(symbolic(d) for d in jax.tree.leaves(change, is_leaf=symbolic)):
         return result, still
     good = (result.status == Status.CONVERGED) & (result.residual <= jnp.finfo(result.states.dtype).eps ** 0.25)
-    d = rate(problem, point_of(result), change, good)
+    d, cost = rate(problem, point_of(result), change, good)
     zero = jnp.zeros_like(d.x)
     _, states = jax.jvp(jax.vmap(problem.plant.integrate), (result.states, zero), (jnp.zeros_like(result.states), d.x))
-    cost = along(total_cost, (problem, result.states, result.controls), (change, states, d.u))
     multipliers = still.multipliers._replace(path=d.path, end=d.end)
     return result, dataclasses.replace(
         still, states=states, controls=d.u, costates=d.costates, multipliers=multipliers, cost=cost
