@@ -42,6 +42,7 @@ from dynax.identify.regressors import regressor as regressor
 from dynax.identify.report import Report as Report
 from dynax.identify.report import plot as plot
 from dynax.identify.report import report as report
+from dynax.identify.resample import resample as resample
 from dynax.identify.simulated import SimulatedFit as SimulatedFit
 from dynax.identify.simulated import simulated_least_squares as simulated_least_squares
 from dynax.identify.structural import structural_identifiability as structural_identifiability

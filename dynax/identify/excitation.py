@@ -1,14 +1,16 @@
 """Motions that show the most of the parameters: periodic, at rest at both ends, within the limits of the robot.
 
     max log det A   or   min log tr A^-1,   A = sum_t Y' Y / T + delta I
-    q_j(t) = c_j + s_j sum_k a_jk sin(k w t) + b_jk cos(k w t)
+    q_j(t) = c_j + s_j sum_k a_jk sin(k w t) + b_jk cos(k w t)        Fourier's series
+    q_j(t) = c_j + s_j sum_k a_jk B(t / h - k)                        B-splines, cubic
 
 The determinant is the volume of the ellipsoid in which the parameters are known, least in any units and for any base;
 the trace adds their variances (Swevers et al. 1997; Gautier & Khalil 1992). That speed and acceleration are zero where
-the period ends, `sum k a = 0` and `sum k^2 b = 0`, holds for all coefficients, and so do the limits of positions and
-speeds: the shape of a series is stretched by `s_j` until it touches one of them, or less, and moved into the range by
-`c_j`. Limits of forces are kept by a penalty. The steps are Adam's (Kingma & Ba 2015), of a length that goes to zero;
-there are many optima, so start from many places at once.
+the period ends holds for all coefficients, of the series by `sum k a = 0` and `sum k^2 b = 0`, of splines since each
+begins and ends within the period (de Boor 1978, chapter 9), and so do the limits of positions and speeds: the shape is
+stretched by `s_j` until it touches one of them, or less, and moved into the range by `c_j`. Limits of forces are kept
+by a penalty. The steps are Adam's (Kingma & Ba 2015), of a length that goes to zero; there are many optima, so start
+from many places at once.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Excitation(NamedTuple):
     offset: jax.Array
     """Shape `(nv,)`."""
     coefficients: jax.Array
-    """Of the sines, then of the cosines, by harmonics, shape `(2, harmonics, nv)`."""
+    """Of the sines, then of the cosines, by harmonics, shape `(2, harmonics, nv)`; or of splines, `(splines, nv)`."""
     log_determinant: jax.Array
     """Of the mean of `Y' Y` over time, and `delta`."""
     variance: jax.Array
@@ -58,13 +60,29 @@ class Excitation(NamedTuple):
 
     def at(self, time: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
         """`q, v, a` at some times [s] of shape `(T,)`, each of shape `(T, nv)`."""
-        harmonics = jnp.arange(1, self.coefficients.shape[1] + 1, dtype=self.offset.dtype)
-        speed = 2.0 * jnp.pi / self.period * harmonics
-        angle = speed * jnp.asarray(time, self.offset.dtype)[:, None]
-        sine, cosine, (a, b) = jnp.sin(angle), jnp.cos(angle), self.coefficients
-        q = self.offset + product(sine, a) + product(cosine, b)
-        v = product(speed * cosine, a) - product(speed * sine, b)
-        return q, v, -product(speed**2 * sine, a) - product(speed**2 * cosine, b)
+        clock = jnp.asarray(time, self.offset.dtype)
+        made = _series if self.coefficients.ndim == 3 else _splines
+        q, v, a = (product(x, self.coefficients.reshape(-1, len(self.offset))) for x in made(self, clock))
+        return self.offset + q, v, a
+
+
+def _series(motion: Excitation, time: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sines, then cosines, and their rates, each of shape `(T, 2 harmonics)`."""
+    speed = 2.0 * jnp.pi / motion.period * jnp.arange(1, motion.coefficients.shape[1] + 1, dtype=time.dtype)
+    sine, cosine = jnp.sin(speed * time[:, None]), jnp.cos(speed * time[:, None])
+    q, turned = jnp.concatenate([sine, cosine], axis=1), jnp.concatenate([cosine, -sine], axis=1)
+    speeds = jnp.concatenate([speed, speed])
+    return q, speeds * turned, -(speeds**2) * q
+
+
+def _splines(motion: Excitation, time: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Cubic B-splines side by side, which are four intervals wide, and their rates, each of shape `(T, splines)`."""
+    count = len(motion.coefficients)
+    rate = (count + 3) / motion.period
+    away = rate * jnp.mod(time, motion.period)[:, None] - jnp.arange(count, dtype=time.dtype) - 2.0
+    sign, far, near = jnp.sign(away), jnp.maximum(2.0 - jnp.abs(away), 0.0), jnp.maximum(1.0 - jnp.abs(away), 0.0)
+    q = (far**3 - 4.0 * near**3) / 6.0
+    return q, -0.5 * rate * sign * (far**2 - 4.0 * near**2), rate**2 * (far - 4.0 * near)
 
 
 def excitation(
@@ -74,6 +92,7 @@ def excitation(
     *,
     period: ArrayLike,
     harmonics: int = 5,
+    splines: int | None = None,
     samples: int = 100,
     terms: Sequence[Term] = ("inertias",),
     criterion: Criterion = "determinant",
@@ -90,6 +109,7 @@ def excitation(
 
     - `columns`: of the regressor with `terms`, that are independent: `identifiability(model, terms=terms).base`.
     - `period`: [s]; `harmonics`: how many, two or more; `samples`: at how many times the regressor is looked at.
+    - `splines`: how many B-splines, instead of harmonics: two or more.
     - `criterion`: `"determinant"`, or `"trace"` for the sum of the variances in the units of the parameters, which
       minds what shows the least and gives the better condition.
     - `noise`: deviation of each joint's force, shape `(nv,)`; what is measured well counts more.
@@ -107,10 +127,14 @@ def excitation(
         raise ValueError("`model` must have joints alone whose velocities are the rates of their coordinates")
     if harmonics < 2:
         raise ValueError(f"`harmonics` is {harmonics}: one alone cannot begin and end at rest, give two or more")
+    if splines is not None and splines < 2:
+        raise ValueError(f"`splines` is {splines}: one alone only goes there and back, give two or more")
     if criterion not in get_args(Criterion):
         raise ValueError(f"`criterion` is {criterion!r}, expected one of {', '.join(map(repr, get_args(Criterion)))}")
     parts = tuple(jnp.asarray(x, model.mass.dtype) for x in (period, noise, position, speed, force, delta))
-    return _excited(model, tuple(int(k) for k in columns), key, parts, harmonics, samples, terms, criterion, iterations)
+    rest = _at_rest(harmonics) if splines is None else np.eye(splines)
+    of = (model, tuple(int(k) for k in columns), key, parts, jnp.asarray(rest, model.mass.dtype))
+    return _excited(*of, samples, terms, criterion, iterations)
 
 
 def _at_rest(harmonics: int) -> np.ndarray:
@@ -123,14 +147,13 @@ def _at_rest(harmonics: int) -> np.ndarray:
     return found.reshape(2, harmonics, 2 * (harmonics - 1))
 
 
-@partial(jax.jit, static_argnums=(1, 4, 5, 6, 7))
+@partial(jax.jit, static_argnums=(1, 5, 6, 7))
 def _excited(
-    model: Model, columns: tuple[int, ...], key: jax.Array, parts: tuple, harmonics: int, samples: int,
+    model: Model, columns: tuple[int, ...], key: jax.Array, parts: tuple, rest: jax.Array, samples: int,
     terms: tuple[Term, ...], criterion: Criterion, iterations: ArrayLike,
 ) -> Excitation:  # fmt: skip
     period, noise, position, speed, force, delta = parts
     dtype, n = model.mass.dtype, model.nv
-    rest = jnp.asarray(_at_rest(harmonics), dtype)
     values, own = parameter_vector(model, terms), np.asarray(columns)
     limits = model.position_limits
     low, high = jnp.moveaxis(jnp.where(jnp.isfinite(limits), limits, jnp.sign(limits) * WIDEST), 1, 0)
@@ -189,7 +212,7 @@ def _excited(
 
     one, two = jax.random.split(key)
     x: dict[str, Any] = {
-        "shape": jax.random.normal(one, (2 * (harmonics - 1), n), dtype),
+        "shape": jax.random.normal(one, (rest.shape[-1], n), dtype),
         "size": jnp.full(n, 3.0, dtype),
         "place": jax.random.normal(two, (n,), dtype),
     }

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from dynax.identify.terms import driven
 from dynax.model import Model
-from dynax.model.configuration import difference, integrate
+from dynax.model.configuration import difference, integrate, normalize
 from dynax.routes.inverse_dynamics import inverse_dynamics
 
 ENDS = 3.0
@@ -26,6 +26,8 @@ UNEVEN = 0.1
 """Of a sampling time, what two of them may differ by."""
 BEYOND = 5.0
 """How far a joint may be beyond its limits, in parts of its range: in degrees it is further."""
+JUMP = 3.0
+"""From sample to sample [rad, m]: what a joint never does, and an encoder that begins again after a turn does."""
 FAR = 100.0
 """How many times a joint's force may be what the model needs, and less: a unit that is wrong by a thousand is more."""
 LOOKED_AT = 200
@@ -93,8 +95,9 @@ def prepare(
 ) -> Log:
     """The log of a robot as regressors want it: filtered, with velocities and accelerations, every so many samples.
 
-    Along the tangent space, so that quaternions may be among the coordinates; derivatives are central differences of
-    the filtered motion. What the filter's ends may have spoilt, `3 / cutoff` on both, is left out.
+    Quaternions may be among the coordinates, of whichever sign: they are followed from sample to sample, filtered as
+    the other coordinates are, and brought to length one. Derivatives are central differences of the filtered motion,
+    along the tangent. What the filter's ends may have spoilt, `3 / cutoff` on both, is left out.
 
     **Arguments:**
 
@@ -102,17 +105,13 @@ def prepare(
     - `cutoff`: of the filter [Hz], above what the motion has and below what it shakes with; `order` of it.
     - `every`: one sample in so many is kept; filtered neighbours say the same.
 
-    Raises `ValueError` that names the column for what is not finite, stands still or is not known by time, or leaves
-    the limits of its joint by far; warns of forces that are far from all that the model needs for this motion, as in
-    other units they are.
+    Raises `ValueError` that names the column for what is not finite, stands still, jumps, is not known by time, or
+    leaves the limits of its joint by far (`resample` mends samples that are lost); warns of forces that are far from
+    all that the model needs for this motion, as in other units they are.
     """
     t, dt = _checked(model, np.asarray(time, float), np.asarray(q, float), np.asarray(tau, float), cutoff)
-    q, tau = jnp.asarray(q), butterworth(tau, cutoff, dt, order=order)
-    # Steps along the tangent from sample to sample, summed up: coordinates without quaternions.
-    first = q[0]
-    path = jax.vmap(lambda q: difference(model, first, q))(q)
-    smooth = butterworth(path, cutoff, dt, order=order)
-    q = jax.vmap(lambda x: integrate(model, first, x))(smooth)
+    q, tau = continuous(model, jnp.asarray(q)), butterworth(tau, cutoff, dt, order=order)
+    q = jax.vmap(lambda q: normalize(model, q))(butterworth(q, cutoff, dt, order=order))
     steps = jax.vmap(lambda a, b: difference(model, a, b))(q[:-1], q[1:]) / dt
     v = 0.5 * (steps[:-1] + steps[1:])
     a = (steps[1:] - steps[:-1]) / dt
@@ -121,6 +120,18 @@ def prepare(
     log = Log(t[1:-1][inner], q[1:-1][inner], v[inner], a[inner], tau[1:-1][inner])
     _warn_of_units(model, log)
     return log
+
+
+def continuous(model: Model, q: jax.Array) -> jax.Array:
+    """The same configurations, `(T, nq)`, with quaternions that keep their sign from sample to sample."""
+    if model.nq == model.nv:
+        return q
+
+    def follow(before: jax.Array, now: jax.Array) -> tuple[jax.Array, jax.Array]:
+        here = integrate(model, before, difference(model, before, now))
+        return here, here
+
+    return jnp.concatenate([q[:1], lax.scan(follow, q[0], q[1:])[1]])
 
 
 def _warn_of_units(model: Model, log: Log) -> None:
@@ -172,12 +183,13 @@ def _checked(model: Model, t: np.ndarray, q: np.ndarray, tau: np.ndarray, cutoff
     if np.max(np.abs(steps - dt)) > UNEVEN * dt:
         k = int(np.argmax(np.abs(steps - dt)))
         raise ValueError(
-            f"`time` steps by {steps[k]:g} s from sample {k}, and by {dt:g} s elsewhere: resample it on an even clock"
+            f"`time` steps by {steps[k]:g} s from sample {k}, and by {dt:g} s elsewhere: put it on an even clock by "
+            "`identify.resample`"
         )
     for joint in np.unique(model.topology.body_of_velocity[driven(model)]):
         name = model.joint_names[joint]
         if np.ptp(q[:, model.q_slice(name)], axis=0).max() == 0.0:
-            raise ValueError(f"`q` of joint {name!r} is constant: nothing of its drive can be seen")
+            raise ValueError(f"`q` of joint {name!r} is constant: nothing of its drive can be seen (dx.fix_joints?)")
         if np.ptp(tau[:, model.v_slice(name)], axis=0).max() == 0.0:
             raise ValueError(f"`tau` of joint {name!r} is constant: is it recorded?")
     limits = np.asarray(model.position_limits, float)
@@ -188,6 +200,15 @@ def _checked(model: Model, t: np.ndarray, q: np.ndarray, tau: np.ndarray, cutoff
             raise ValueError(
                 f"`q` of joint {joint!r} goes to {np.max(np.abs(own)):.3g}, far beyond its limits, {low[0]:.3g} to "
                 f"{high[0]:.3g}: is it in rad (m)?"
+            )
+    jumps = np.abs(np.asarray(jax.vmap(lambda a, b: difference(model, a, b))(q[:-1], q[1:])))
+    for joint in model.joint_names:
+        own = jumps[:, model.v_slice(joint)].max(axis=1, initial=0.0)
+        k = int(np.argmax(own))
+        if own[k] > JUMP:
+            raise ValueError(
+                f"`q` of joint {joint!r} jumps by {own[k]:.3g} from sample {k} to {k + 1}: does its encoder start "
+                "again after a turn (np.unwrap), or were samples lost?"
             )
     return t, dt
 

@@ -1,7 +1,7 @@
 """Logs in files, their columns known by the names of joints: no order of joints is taken for granted.
 
     CSV     a first line of names: time, q/shoulder, ..., tau/shoulder, ...; entries of a joint that has several are
-            q/wrist[0], q/wrist[1], ... Other columns are left alone.
+            q/wrist[0], q/wrist[1], ... Other columns are left alone. What is empty is not a number, for `resample`.
     NPZ     arrays of those names, shape (T,) each; or `time`, `q` (T, nq), `tau` (T, nv) with `joint_names`.
 """
 
@@ -69,7 +69,7 @@ def _csv(file: Path) -> dict[str, np.ndarray]:
 
 def _number(file: Path, name: str, text: str, line: int) -> float:
     try:
-        return float(text)
+        return float(text) if text.strip() else float("nan")  # as loggers write what they have not got
     except ValueError:
         raise ValueError(f"{file}: column {name!r} is {text!r} in line {line}, not a number") from None
 

@@ -27,7 +27,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from dynax.identify.outputs import Build, Missed, Segments, begin, begun_at, missed_state, slopes
+from dynax.identify.outputs import Build, Missed, Segments, begin, begun_at, missed_state, parted, slopes
 from dynax.linear.matrices import product
 from dynax.linear.triangle import back_substituted, triangle
 from dynax.optimize.result import Status
@@ -89,7 +89,9 @@ def output_error(
     **Arguments:**
 
     - `build`: the model of given parameters, a JAX function: masses, friction, stiffness, bodies by
-      `with_parameters` or `from_log_cholesky`, whatever is a leaf. Logarithms keep positive what must be.
+      `with_parameters` or `from_log_cholesky`, whatever is a leaf. Logarithms keep positive what must be. Or a pair of
+      a model and its actuators, of `dx.actuate`, for the numbers of drives: their friction, lags, motors. These begin
+      each segment in their initial state.
     - `params`: a pytree of floating arrays, where the search begins.
     - `data`: from `segments`; `dt`: step [s].
     - `missed`: `missed(model, q, v, measured)`, shape `(m,)`: what a state misses of a row of `data.measured`. Left
@@ -219,7 +221,7 @@ def _fitted(build: Build, missed: Missed, free: bool, stepper, most, params, sca
     start = _State(x0, z0, jnp.asarray(FIRST, dtype), none, fit)
     done = lax.while_loop(lambda s: s.fit.status == RUNNING, improved, start)
     x, z, fit = done.x, done.z, done.fit
-    q, v = jax.vmap(partial(begin, of(x)))(data.q, data.v, z)
+    q, v = jax.vmap(partial(begin, parted(of(x))[0]))(data.q, data.v, z)
     variance = fit.squares / max(count - p - z.size, 1)
     inverse = back_substituted(fit.triangle, jnp.eye(p, dtype=dtype))
     covariance = variance * product(inverse, inverse.T)

@@ -30,7 +30,7 @@ class Segments(NamedTuple):
     v: jax.Array
     """Shape `(S, nv)`."""
     controls: jax.Array
-    """Joint forces, held over each step, shape `(S, K, nv)` [N, N m]."""
+    """Joint forces, held over each step, shape `(S, K, nv)` [N, N m]; or commands of actuators."""
     measured: Any
     """What was measured before, between and after the steps: arrays of shape `(S, K + 1, ...)`."""
 
@@ -41,7 +41,8 @@ def segments(q: ArrayLike, v: ArrayLike, controls: ArrayLike, length: int, *, me
     **Arguments:**
 
     - `q`, `v`: states, measured or nearly so, from where segments begin, shapes `(T + 1, nq)` and `(T + 1, nv)`.
-    - `controls`: joint forces, shape `(T, nv)`; row `k` is held from state `k` to the next.
+    - `controls`: joint forces, shape `(T, nv)`, or commands where `build` gives actuators; row `k` is held from state
+      `k` to the next.
     - `measured`: a pytree of arrays with `T + 1` rows; left out, the pair of `q` and `v`.
     """
     q, v, controls = jnp.asarray(q), jnp.asarray(v), jnp.asarray(controls)
@@ -106,9 +107,14 @@ def output_jacobian(
     return slopes(lambda x: build(unravel(x)), missed, stepper, x, nothing, data, dt)[0]
 
 
+def parted(built: Any) -> tuple[Any, Any]:
+    """The model and its actuators, `None` where `build` gives a model alone."""
+    return built if isinstance(built, tuple) else (built, None)
+
+
 def _residual(build: Build, missed: Missed, stepper, dt, params: Any, q, v, controls, measured) -> jax.Array:
-    model = build(params)
-    run = rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
+    model, actuators = parted(build(params))
+    run = rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False, actuators=actuators)
     return jax.vmap(partial(missed, model))(run.q, run.v, measured)
 
 
@@ -118,14 +124,14 @@ def begin(model: Any, q: jax.Array, v: jax.Array, z: jax.Array) -> tuple[jax.Arr
 
 
 def begun_at(of: Build, missed: Missed, stepper, dt, x, z, q, v, controls, measured) -> jax.Array:
-    q, v = begin(of(x), q, v, z)
+    q, v = begin(parted(of(x))[0], q, v, z)
     return _residual(of, missed, stepper, dt, x, q, v, controls, measured)
 
 
 def slopes(of: Build, missed: Missed, stepper, x, z, data: Segments, dt) -> tuple[jax.Array, jax.Array]:
     """The derivative of what segments miss by `[z, x]`, `(S, K + 1, m, n + p)`, and what they miss."""
-    model, n = of(x), z.shape[1]
-    if not by_steps(model):
+    (model, actuators), n = parted(of(x)), z.shape[1]
+    if actuators is not None or not by_steps(model):
 
         def carried(z: jax.Array, *own: Any) -> tuple[jax.Array, jax.Array]:
             def missing(both: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -66,6 +66,60 @@ def test_prepared_logs_have_the_rates_of_the_motion(ball):
     np.testing.assert_allclose(jnp.linalg.norm(log.q[:, :4], axis=1), 1.0, atol=1e-12)
 
 
+def test_turns_beyond_a_half_and_quaternions_of_either_sign(ball, rng):
+    """Three whole turns, as a log of a body in the air has them."""
+    time, q, tau = motion()
+    angle = 20.0 * time / time[-1]
+    q[:, 0], q[:, 1] = np.cos(angle / 2), np.sin(angle / 2)
+    q[:, :4] *= rng.choice([-1.0, 1.0], len(time))[:, None]
+    log = identify.prepare(ball, time, q, tau, cutoff=20.0)
+    np.testing.assert_allclose(log.v[:, 0], 20.0 / time[-1], atol=1e-4)
+    np.testing.assert_allclose(log.a[:, :3], 0.0, atol=1e-2)
+
+
+def test_what_is_lost_is_put_in_again(ball, rng):
+    """A tenth of the samples, of each row some columns alone, with stamps that shake, forces by another clock, and a
+    message that came twice: what a motion of a hertz has between samples is a parabola to 1e-5."""
+    clock = lambda dt: np.sort(np.arange(0.0, 6.0, dt) + 0.2 * dt * rng.uniform(-1.0, 1.0, round(6.0 / dt)))  # noqa: E731
+
+    def at(time):
+        angle = np.sin(2.0 * time)
+        q = np.stack([np.cos(angle / 2), np.sin(angle / 2), 0 * time, 0 * time, np.cos(3.0 * time)], axis=1)
+        return q, np.sin(time)[:, None] * np.arange(1, 5)
+
+    time, own = clock(0.004), clock(0.01)
+    (q, _), (_, tau) = at(time), at(own)
+    q[rng.random(q.shape) < 0.02], tau[rng.random(tau.shape) < 0.02] = np.nan, np.inf
+    q[:, :4] *= rng.choice([-1.0, 1.0], len(time))[:, None]
+    twice = np.sort(np.append(np.arange(len(time)), [70, 700]))
+    even, found, forces = identify.resample(ball, time[twice], q[twice], tau, most=0.05, step=0.004, tau_time=own)
+    np.testing.assert_allclose(np.diff(even), 0.004, rtol=1e-9)
+    assert 5.9 < even[-1] - even[0] < 6.0
+    wanted, pushed = at(even)
+    wanted[:, :4] *= np.sign(np.sum(wanted * found, axis=1, where=np.arange(5) < 4))[:, None]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(forces, pushed, atol=1e-5)
+    identify.prepare(ball, even, found, forces, cutoff=20.0)
+
+    for same, given in zip(identify.resample(ball, *motion(), most=0.05), motion(), strict=True):
+        np.testing.assert_allclose(same, given, atol=1e-12)
+
+    def refused(match, **changed):
+        given = dict(zip(("time", "q", "tau"), motion(), strict=True)) | {"most": 0.05} | changed
+        with pytest.raises(ValueError, match=match):
+            identify.resample(ball, **given)
+
+    time, q, tau = motion()
+    gone = np.abs(np.arange(len(time)) - 700) < 10
+    refused("`tau` of joint 'arm_joint' has a gap of 0.08 s after sample 690, at 2.76 s, longer than `most`, 0.05 s",
+            tau=np.where(gone[:, None] & (np.arange(4) == 3), np.nan, tau))  # fmt: skip
+    refused("`q` has a gap of 0.08 s after sample 690", time=time[~gone], q=q[~gone], tau=tau[~gone])
+    refused("`time` goes back from sample 699 to 700", time=np.where(np.arange(1500) < 700, time, time - 1.0))
+    refused(r"`tau` has shape \(1499, 4\), expected \(1500, 4\): a row for each of `time`", tau=tau[1:])
+    refused("`q` has 0 samples, expected three", q=np.nan * q)
+    refused("`step` is 7 s, for what `q` and `tau` have together, 0 s to 5.996 s", step=7.0)
+
+
 def test_spoilt_logs_are_refused_by_name(ball):
     def refused(match, **changed):
         given = dict(zip(("time", "q", "tau"), motion(), strict=True)) | changed
@@ -80,8 +134,11 @@ def test_spoilt_logs_are_refused_by_name(ball):
     refused("`q` of joint 'arm_joint' is constant", q=np.where(np.arange(5) == 4, 0.3, q))
     refused("`tau` of joint 'arm_joint' is constant", tau=np.where(np.arange(4) == 3, 0.3, tau))
     refused("`time` does not grow from sample 699 to 700", time=np.where(later, time - 1.0, time))
-    refused("resample it on an even clock", time=np.where(later, time + 1.0, time))
+    refused("by 1.004 s from sample 699, .* put it on an even clock by `identify.resample`",
+            time=np.where(later, time + 1.0, time))  # fmt: skip
     refused(r"`q` has shape \(1500, 4\), expected \(1500, 5\)", q=q[:, :4])
+    refused(r"`q` of joint 'arm_joint' jumps by 6.27 from sample 699 to 700: does its encoder start again",
+            q=q + 2 * np.pi * (later[:, None] & (np.arange(5) == 4)))  # fmt: skip
     refused("the log has 40 samples", time=time[:40], q=q[:40], tau=tau[:40])
     with pytest.raises(ValueError, match="`cutoff` must lie between 0 and half the sampling rate, 125 Hz"):
         identify.butterworth(q, 200.0, DT)
@@ -137,6 +194,9 @@ def test_files_are_read_by_the_names_of_joints(ball, tmp_path):
     written(columns, rows)
     marked = tmp_path / "marked.csv"  # as spreadsheets write it, with an empty line at the end
     marked.write_text(table.read_text() + "\n\n", encoding="utf-8-sig")
+    gap = tmp_path / "gap.csv"  # a cell that the logger left empty
+    gap.write_text(table.read_text().replace(f",{q[7, 4]},", ",,"))
+    assert np.argwhere(np.isnan(identify.read_log(gap, ball)[1])).tolist() == [[7, 4]]
     for file in (path, plain, table, marked):
         for found, given in zip(identify.read_log(file, ball), (time, q, tau), strict=True):
             np.testing.assert_array_equal(found, given)

@@ -12,7 +12,7 @@ from oracles.robots import example_robots
 from scipy.optimize import least_squares
 
 import dynax as dx
-from dynax import identify
+from dynax import actuate, identify
 from dynax.identify.step_slopes import slopes_of, step_slopes
 
 DT = 0.01
@@ -74,6 +74,68 @@ def test_noisy_velocities_bias_least_squares_and_not_output_error(key):
     squares = jnp.einsum("ki,kij,kj->k", found, jnp.linalg.inv(fit.covariance), found)
     assert abs(np.mean(squares) - len(true)) < 4.0 * np.sqrt(2.0 * len(true) / 10)
     np.testing.assert_allclose(fit.noise, 1.0, rtol=0.1)
+
+
+def test_drives_take_part_in_what_is_missed():
+    """A wheel behind a lag, which a model alone does not have; its Jacobian is that of differences."""
+    wheel = dx.SpatialInertia(1.0, (0.0, 0.0, 0.0), (0.2, 0.2, 0.2))
+    model = dx.ModelBuilder().body("wheel", joint=dx.Revolute((0.0, 0.0, 1.0)), inertia=wheel).build()
+
+    def build(lag):
+        law = actuate.Filtered(actuate.Direct(), lag)
+        return model, actuate.on_joints(model, ["wheel_joint"], law)
+
+    pushes, nothing, of = jnp.ones((20, 1)), jnp.zeros(1), {"stepper": "explicit"}
+    run = dx.rollout(model, nothing, nothing, pushes, DT, actuators=build(0.05)[1], **of)
+    data = identify.segments(run.q, run.v, pushes, 20)
+    found = identify.output_residual, identify.output_jacobian
+    both = jax.jit(lambda x: [f(build, x, data, DT, **of) for f in found])
+    (missed, slope), (above, _), (below, _) = both(0.05), both(0.05 + 1e-6), both(0.05 - 1e-6)
+    assert np.max(np.abs(missed)) < 1e-12
+    np.testing.assert_allclose(slope[..., 0], (above - below) / 2e-6, atol=1e-7)
+    assert np.max(np.abs(slope)) > 0.1
+
+
+@pytest.mark.slow
+def test_friction_of_drives_is_found(rng):
+    """Three wheels whose drives have Stribeck's, an asymmetric and LuGre's friction, pushed to and fro about what holds
+    them; all of their numbers from angles and speeds with noise."""
+    wheel = dx.SpatialInertia(1.0, (0.0, 0.0, 0.0), (0.2, 0.2, 0.2))
+    builder = dx.ModelBuilder(gravity=(0.0, 0.0, 0.0))
+    for name in "abc":
+        builder.body(name, joint=dx.Revolute((0.0, 0.0, 1.0)), inertia=wheel)
+    model, dt, steps = builder.build(), 0.01, 500
+    true = {
+        "curve": jnp.array([[1.0, 1.6, 0.3, 0.4], [1.0, 1.5, 0.2, 0.5]]),
+        "gear": jnp.array([[1.0, 0.3], [1.4, 0.5]]),
+        "bristles": jnp.array(40.0),
+    }
+
+    def build(logs):
+        x = jax.tree.map(lambda x, d: x * jnp.exp(d), true, logs)
+        names = ("coulomb", "static", "stribeck_velocity", "viscous")
+        one, other = (dict(zip(names, row, strict=True)) for row in x["curve"])
+        laws = {
+            "a_joint": actuate.StribeckFriction(actuate.Direct(), **one, softness=0.05),
+            "b_joint": actuate.AsymmetricFriction(actuate.Direct(), *x["gear"], softness=0.05),
+            "c_joint": actuate.LuGreFriction(actuate.Direct(), x["bristles"], **other, damping=1.0),
+        }
+        return model, actuate.together(*(actuate.on_joints(model, [name], law) for name, law in laws.items()))
+
+    nothing, time = jax.tree.map(jnp.zeros_like, true), dt * np.arange(steps)[:, None]
+    pushes = 1.7 * np.sin([1.9, 2.0, 1.8] * time) + 0.8 * np.sin([5.3, 4.9, 5.7] * time)
+    drives = build(nothing)[1]
+    run = dx.rollout(model, jnp.zeros(3), jnp.zeros(3), pushes, dt, actuators=drives)
+    noise = np.repeat([1e-4, 1e-3], 3)
+    q, v = (x + size * rng.normal(size=x.shape) for x, size in ((run.q, 1e-4), (run.v, 1e-3)))
+    data = identify.segments(run.q, run.v, pushes, steps, measured=(q, v))
+    start = jax.tree.map(lambda x: 0.3 * jnp.asarray(rng.choice([-1.0, 1.0], x.shape)), true)
+    fit = identify.output_error(build, start, data, dt, noise=noise, free=False)
+    assert fit.status == identify.Status.CONVERGED
+    np.testing.assert_allclose(fit.noise, 1.0, rtol=0.1)
+    logs = np.concatenate([np.ravel(x) for x in jax.tree.leaves(fit.params)])
+    assert np.all(np.abs(logs) < 4.0 * fit.deviations)
+    assert np.max(fit.deviations) < 0.02
 
 
 @pytest.mark.slow
