@@ -50,7 +50,7 @@ def _(model, q, v=None):
     return reported(model, q, v, Faults(jnp.concatenate(wrong), messages))
 
 
-def _faults(model: FlexibleModel, q: jax.Array, v: jax.Array | None) -> Faults:
+def _faults(model, q: jax.Array, v: jax.Array | None) -> Faults:
     """Those of joints, and bodies that are bent too far."""
     faults = joint_faults(model, q, v)
     text = (

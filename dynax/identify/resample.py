@@ -61,7 +61,7 @@ def resample(
     # A last sample is not lost to rounding.
     clock = begin + step * np.arange(int((end - begin) / step + TWICE) + 1)
     turned = jax.vmap(lambda q: normalize(model, q))(_cubic(t, q)(clock))
-    return clock, np.asarray(turned), _cubic(own, tau)(clock)
+    return clock, np.asarray(turned), _cubic(own, np.asarray(tau))(clock)
 
 
 def _kept(

@@ -107,7 +107,7 @@ def passive_force(model: Model, q: jax.Array, v: jax.Array, bodies: np.ndarray |
     """What joints, all or those of some bodies, need against damping, dry friction and springs:
     `d v + f tanh(v / v_f) + k (q - q_0)`."""
     own = slice(None) if bodies is None else np.flatnonzero(np.isin(model.topology.body_of_velocity, bodies))
-    v = v if bodies is None else take_rows(v, own)
+    v = v if isinstance(own, slice) else take_rows(v, own)
     friction_velocity = model.friction_velocity.astype(v.dtype)
     return (
         per_velocity(model.damping, v, own) * v
