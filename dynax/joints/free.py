@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import jax
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
 from dynax.joints.spherical import (
+    rates_of,
     relative_velocity,
     turn_between,
     turned,
@@ -112,21 +114,28 @@ def _apart(q0: Coordinates, q1: Coordinates) -> Coordinates:
     return _components(angular, Exponential.of(angular).log_translation(offset))
 
 
-@_apart.defjvp
+@partial(_apart.defjvp, symbolic_zeros=True)
 def _apart_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
     """With `J` of the logarithm, `w` the relative angular velocity and `w0` that of `q0`
 
     dv = J^T w        du = J (R0^T (dp1 - dp0) - w0 x offset) + dJ offset
     """
-    (q0, q1), (rate0, rate1) = primals, tangents
+    (q0, q1), (rate0, rate1) = primals, map(rates_of, tangents)
     start, end = Quaternion(*q0[3:]), Quaternion(*q1[3:])
     angular, offset = _seen(q0, q1)
     exponential = Exponential.of(angular, 6)
-    jacobian, before = exponential.log_jacobian(), turning_velocity(start, Quaternion(*rate0[3:]))
-    velocity = relative_velocity(start.conjugate @ end, before, turning_velocity(end, Quaternion(*rate1[3:])))
+    jacobian = exponential.log_jacobian()
+    velocity, moved = Vec3.zero(angular.x), Vec3.zero(offset.x)
+    if rate1 is not None:
+        velocity, moved = turning_velocity(end, Quaternion(*rate1[3:])), Vec3(*rate1[:3])
+    if rate0 is not None:
+        before = turning_velocity(start, Quaternion(*rate0[3:]))
+        velocity, moved = relative_velocity(start.conjugate @ end, before, velocity), moved - Vec3(*rate0[:3])
+    along = start.matrix().transpose_apply(moved)
+    if rate0 is not None:
+        along = along - before.cross(offset)
     change = jacobian.transpose_apply(velocity)
-    moving = start.matrix().transpose_apply(Vec3(*rate1[:3]) - Vec3(*rate0[:3])) - before.cross(offset)
-    linear = jacobian @ moving + exponential.log_jacobian_rate(change, offset)
+    linear = jacobian @ along + exponential.log_jacobian_rate(change, offset)
     return _components(angular, exponential.log_translation(offset)), _components(change, linear)
 
 

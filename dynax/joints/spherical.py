@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns
 from dynax.spatial import Exponential, Mat3, Motion, Quaternion, Scalar, Vec3
@@ -103,12 +105,25 @@ def turn_between(q0: Quaternion, q1: Quaternion) -> Vec3:
     return (q0.conjugate @ q1).log()
 
 
-@turn_between.defjvp
+@partial(turn_between.defjvp, symbolic_zeros=True)
 def _turn_between_rate(primals: tuple, tangents: tuple) -> tuple[Vec3, Vec3]:
-    (q0, q1), (rate0, rate1) = primals, tangents
+    (q0, q1), (rate0, rate1) = primals, map(rates_of, tangents)
     relative = q0.conjugate @ q1
-    v, angular = relative.log(), relative_velocity(relative, turning_velocity(q0, rate0), turning_velocity(q1, rate1))
+    v = relative.log()
+    angular = Vec3.zero(v.x) if rate1 is None else turning_velocity(q1, rate1)
+    if rate0 is not None:
+        angular = relative_velocity(relative, turning_velocity(q0, rate0), angular)
     return v, Exponential.of(v).log_jacobian().transpose_apply(angular)
+
+
+def rates_of(tangents: Any) -> Any:
+    """Those that a rule with symbolic zeros is given, as arrays; `None` where nothing moves."""
+    leaves, structure = jax.tree.flatten(tangents)
+    still = [isinstance(x, SymbolicZero) for x in leaves]
+    if all(still):
+        return None
+    rates = [jnp.zeros(x.shape, x.dtype) if zero else x for x, zero in zip(leaves, still, strict=True)]
+    return structure.unflatten(rates)
 
 
 def relative_velocity(relative: Quaternion, first: Vec3, second: Vec3) -> Vec3:

@@ -16,12 +16,12 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import solve
 from dynax.algorithms.mean_velocity import place
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import trailing
+from dynax.compile.batching import along_moving, by_samples, trailing
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.routes.inverse_dynamics import inverse_dynamics
 from dynax.simulate.friction import DryFriction, dry_friction, folded, law, settled, tree
-from dynax.simulate.newton import found, resistance, root, spread
+from dynax.simulate.newton import resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 from dynax.tree.bodies import per_velocity
 
@@ -50,34 +50,32 @@ class ImplicitMidpoint(AbstractStepper):
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         refuse_closed(model, self)
-        half = 0.5 * dt
-        middle = later(model, half)
-
-        def equation_with(friction: DryFriction, x: jax.Array | None) -> Callable:
-            smooth = middle.replace(friction_loss=jnp.zeros_like(friction.slope))
-
-            def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
-                """The first line times `dt/2`, a balance of momentum."""
-                needed = inverse_dynamics(smooth, integrate(model, q, half * vm), vm, (vm - v) / half)
-                end = 2.0 * vm - v
-                if x is None:
-                    rubbing = friction.force + friction.slope * end
-                else:
-                    rubbing = x.T @ (friction.force + friction.slope * (x @ end))
-                return half * (needed + rubbing - tau), vm[:0]
-
-            return equation
-
+        middle = later(model, 0.5 * dt)
         if isinstance(model, Model):
-            middle_of = lax.stop_gradient((middle, q, v, tau, dt))
-            vm, sense = _of_tree(self.iterations)(*middle_of)
-            vm = found(equation_with(law(model, sense), None), vm)
+            vm = _of_tree(self.iterations)(middle, q, v, tau, dt).v
         else:
-            mass, x = mass_matrix(middle, q), spread(middle, q)
-            friction = dry_friction(model, q, v, tau, dt)
-            slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
-            vm, _ = root(equation_with(friction, x), lambda _: slope, v, self.iterations)
+            vm = _velocity(middle, q, v, tau, dt, dry_friction(model, q, v, tau, dt), self.iterations)
         return integrate(model, q, dt * vm), 2.0 * vm - v
+
+
+def _velocity(model: Model, q, v, tau, dt, friction: DryFriction, iterations: int) -> jax.Array:
+    """`vm`, for the model at the middle of the step."""
+    half = 0.5 * dt
+    mass, x = mass_matrix(model, q), spread(model, q)
+    smooth = model.replace(friction_loss=jnp.zeros_like(friction.slope))
+
+    def equation(vm: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The first line times `dt/2`, a balance of momentum."""
+        needed = inverse_dynamics(smooth, integrate(model, q, half * vm), vm, (vm - v) / half)
+        end = 2.0 * vm - v
+        if x is None:
+            rubbing = friction.force + friction.slope * end
+        else:
+            rubbing = x.T @ (friction.force + friction.slope * (x @ end))
+        return half * (needed + rubbing - tau), vm[:0]
+
+    slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
+    return root(equation, lambda _: slope, v, iterations)[0]
 
 
 class Middle(NamedTuple):
@@ -90,7 +88,8 @@ class Middle(NamedTuple):
 @lru_cache
 def _of_tree(iterations: int) -> Callable[..., Middle]:
     """The function `(model, q, v, tau, dt)`, the model at the middle of the step: the Newton steps of `newton.root`,
-    by the factor of a mass matrix with `dt/2` times the slopes of passive forces as armature."""
+    by the factor of a mass matrix with `dt/2` times the slopes of passive forces as armature. Derivatives are those of
+    `_velocity`, for what sticks here."""
 
     def core(model: Model, q, v, tau, dt) -> Middle:
         x, half = place(model, q), 0.5 * dt
@@ -130,4 +129,13 @@ def _of_tree(iterations: int) -> Callable[..., Middle]:
         _, vm, correction, *_ = lax.while_loop(going, correct, start)
         return Middle(jnp.where(correction <= rounding**0.5 * (1.0 + largest(vm)), vm, jnp.nan), sense)
 
-    return trailing(core)
+    def rule(primals: tuple, tangents: tuple) -> tuple[Middle, Middle]:
+        sense = middle(*primals).sense
+        vm, rate = along_moving(lambda *state: each(*state, sense), primals, tangents)
+        return Middle(vm, sense), Middle(rate, jnp.zeros_like(sense))
+
+    each = by_samples(
+        lambda model, q, v, tau, dt, sense: _velocity(model, q, v, tau, dt, law(model, sense), iterations)
+    )
+    middle = trailing(core, rule)
+    return middle

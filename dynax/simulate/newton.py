@@ -30,7 +30,7 @@ def root(
     along with `x` (`result(x) - y = 0`), so that `equation` is compiled once.
     """
     rounding = jnp.finfo(guess.dtype).eps
-    nothing = _nothing(equation, guess)
+    nothing = jnp.zeros_like(jax.eval_shape(equation, guess)[1])
 
     def size(x: jax.Array) -> jax.Array:
         return 1.0 + jnp.max(jnp.abs(x), initial=0.0)
@@ -55,17 +55,6 @@ def root(
         _, x, result, correction, _, _ = jax.lax.while_loop(unfinished, correct, (0, *start, far, far, 0))
         return jnp.where(correction <= rounding**0.5 * size(x), x, jnp.nan), result
 
-    return _differentiable(equation, solve, guess)
-
-
-def found(equation: Equation, x: jax.Array) -> jax.Array:
-    """`x`, for which `equation(x)` has no residual and no result, with the derivatives of that root."""
-    return _differentiable(equation, lambda _, start: start, x)[0]
-
-
-def _differentiable(equation: Equation, solve: Callable, guess: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What `solve` finds from the guess, with the derivatives of the root."""
-
     def tangent(linear, y):
         residual, result = jax.jacfwd(lambda x: linear((x, nothing)))(jnp.zeros_like(guess))
         x = solve_linear(residual, y[0])
@@ -75,12 +64,7 @@ def _differentiable(equation: Equation, solve: Callable, guess: jax.Array) -> tu
         residual, result = equation(unknown[0])
         return residual, result - unknown[1]
 
-    nothing = _nothing(equation, guess)
     return jax.lax.custom_root(system, (guess, nothing), solve, tangent)
-
-
-def _nothing(equation: Equation, guess: jax.Array) -> jax.Array:
-    return jnp.zeros_like(jax.eval_shape(equation, guess)[1])
 
 
 def resistance(model: Model, mass: jax.Array, damping: jax.Array, half: jax.Array, x: jax.Array | None) -> jax.Array:

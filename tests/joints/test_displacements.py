@@ -125,3 +125,15 @@ def test_a_ball_turns_as_what_is_free(rng):
     np.testing.assert_allclose(power, 0.0, atol=1e-12)
     np.testing.assert_allclose(np.stack(along[0]).T, slopes, atol=1e-12)
     np.testing.assert_allclose(np.stack(along[1]).T, slopes[:, :3], atol=1e-12)
+
+
+def test_one_coordinate_alone_may_move(rng):
+    start, end = cases(rng)[0][:2]
+
+    @jax.jit
+    def slopes(x):
+        alone = jax.jvp(lambda x: FREE.difference((x, *start[1:]), tuple(end)), (x,), (1.0,))[1]
+        return jnp.stack(alone), jax.jacfwd(apart)(start.at[0].set(x), end)[:, 0]
+
+    start, end = jnp.asarray(start), jnp.asarray(end)
+    np.testing.assert_allclose(*slopes(start[0]), atol=1e-14)
