@@ -255,11 +255,20 @@ def pressed(terms: tuple[Term, ...], args: tuple, multipliers: jax.Array, penalt
     return jnp.where(one_sided(terms, args) & (found < 0), 0.0, found)
 
 
+def cost_of(costs: tuple[Term, ...], args: tuple) -> jax.Array:
+    """Of one knot."""
+    return sum((term.value(*args) for term in costs), jnp.zeros((), args[0].dtype))
+
+
+def penalty_of(terms: tuple[Term, ...], args: tuple, multipliers: jax.Array, penalty: jax.Array) -> jax.Array:
+    """What the augmented Lagrangian adds to the cost of one knot."""
+    found = pressed(terms, args, multipliers, penalty)
+    return 0.5 * penalty * jnp.sum(found * found)
+
+
 def value(costs: tuple[Term, ...], terms: tuple[Term, ...], args: tuple, multipliers, penalty) -> jax.Array:
     """Costs and augmented Lagrangian of one knot."""
-    total = sum((term.value(*args) for term in costs), jnp.zeros((), args[0].dtype))
-    found = pressed(terms, args, multipliers, penalty)
-    return total + 0.5 * penalty * jnp.sum(found * found)
+    return cost_of(costs, args) + penalty_of(terms, args, multipliers, penalty)
 
 
 class Quadratic(NamedTuple):
@@ -303,9 +312,8 @@ def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> 
 def total_cost(problem: Problem, x: jax.Array, u: jax.Array) -> jax.Array:
     """Costs of a trajectory, without what penalises constraints."""
     row, end, axes = problem.known_rows(end=False), problem.known_rows(end=True), problem.known_axes
-    one, nothing = jnp.ones((), x.dtype), jnp.zeros(0, x.dtype)
-    stages = jax.vmap(lambda x, u, row: value(problem.costs, (), (x, u, row), nothing, one), (0, 0, axes))
-    return jnp.sum(stages(x[:-1], u, row)) + value(problem.end_costs, (), (x[-1], end), nothing, one)
+    stages = jax.vmap(lambda x, u, row: cost_of(problem.costs, (x, u, row)), (0, 0, axes))
+    return jnp.sum(stages(x[:-1], u, row)) + cost_of(problem.end_costs, (x[-1], end))
 
 
 def penalised(problem: Problem, x: jax.Array, u: jax.Array, weight: jax.Array) -> jax.Array:

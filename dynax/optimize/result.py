@@ -56,7 +56,7 @@ class Result:
     """The slope of the cost by a push of each state along its tangent, shape `(N + 1, ndx)`."""
     multipliers: Multipliers
     cost: jax.Array
-    """Without what penalises constraints."""
+    """Without what penalises constraints; NaN where limits leave nothing, so that nothing was tried."""
     gap: jax.Array
     violation: jax.Array
     residual: jax.Array

@@ -33,7 +33,7 @@ from dynax.optimize.box import boxed
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.lqr import LQ, SIDE_BY_SIDE, Descent, descended, descent
 from dynax.optimize.plant import linearized
-from dynax.optimize.problem import Multipliers, Problem, quadratic, stacked, total_cost, value
+from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, value
 from dynax.optimize.result import History, Result, Status
 
 RUNNING = -1
@@ -57,6 +57,8 @@ class State(NamedTuple):
 
     x: jax.Array
     u: jax.Array
+    cost: jax.Array
+    """Without what penalises constraints; NaN before the first iteration."""
     gains: jax.Array
     costates: jax.Array
     multipliers: Multipliers
@@ -82,6 +84,7 @@ class Tried(NamedTuple):
     least: jax.Array
     """The merit after the best step, and its size, zero for none."""
     size: jax.Array
+    cost: jax.Array
     x: jax.Array
     u: jax.Array
 
@@ -139,8 +142,9 @@ def solve(
 
     **Derivatives**, forward and reverse, by all leaves of the problem (of `implicit`): of states, controls, cost,
     costates and multipliers. They are NaN where the status is not `CONVERGED` or `residual` is above the fourth root of
-    rounding, and where the point is no strict minimum; those of gains, history and other measures are zero. What a
-    function of the problem takes from elsewhere than its arguments cannot be differentiated by.
+    rounding, and, but for that of the cost, where the point is no strict minimum; those of gains, history and other
+    measures are zero. What a function of the problem takes from elsewhere than its arguments cannot be differentiated
+    by.
     """
     N, plant, dtype = problem.knots, problem.plant, problem.x0.dtype
     u = jnp.asarray(controls, dtype)
@@ -181,6 +185,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
     start = State(
         x=x,
         u=u,
+        cost=jnp.asarray(jnp.nan, dtype),
         gains=jnp.zeros((N, problem.plant.nu, n), dtype),
         costates=costates,
         multipliers=multipliers,
@@ -201,7 +206,7 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
     status = jnp.where(done.status == RUNNING, int(Status.ITERATIONS), done.status)
     last = History(*(h[jnp.maximum(done.count - 1, 0)] for h in done.history))
     return Result(
-        done.x, done.u, done.gains, done.costates, done.multipliers, total_cost(problem, done.x, done.u),
+        done.x, done.u, done.gains, done.costates, done.multipliers, done.cost,
         last.gap, last.violation, done.residual, done.count, status, done.history,
     )  # fmt: skip
 
@@ -237,16 +242,20 @@ def _constraints(problem: Problem, x, u) -> tuple[jax.Array, jax.Array]:
     return path, stacked(problem.end_constraints, (x[-1], end))
 
 
-def _costs(problem: Problem, x, u, multipliers: Multipliers) -> jax.Array:
-    """The cost with the augmented Lagrangian."""
+def _costs(problem: Problem, x, u, multipliers: Multipliers) -> tuple[jax.Array, jax.Array]:
+    """The cost, and what penalises constraints: together the augmented Lagrangian."""
     row, end, axes = _seen(problem)
     path, last, weight = multipliers
 
+    def both(costs, constraints, args, own) -> tuple[jax.Array, jax.Array]:
+        return cost_of(costs, args), penalty_of(constraints, args, own, weight)
+
     def knot(x, u, row, own):
-        return value(problem.costs, problem.constraints, (x, u, row), own, weight)
+        return both(problem.costs, problem.constraints, (x, u, row), own)
 
     stages = jax.vmap(knot, (0, 0, axes, 0))(x[:-1], u, row, path)
-    return jnp.sum(stages) + value(problem.end_costs, problem.end_constraints, (x[-1], end), last, weight)
+    ends = both(problem.end_costs, problem.end_constraints, (x[-1], end), last)
+    return jax.tree.map(lambda stage, end: jnp.sum(stage) + end, stages, ends)
 
 
 def _linearized(
@@ -339,18 +348,21 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     def attempt(tried: Tried) -> Tried:
         size = jnp.exp2(-tried.count.astype(dtype))
         x, u = _followed(problem, s.x, s.u, policy, lq.c, size)
-        trial = _costs(problem, x, u, s.multipliers) + merit * (1.0 - size) * misses
+        plain, penalty = _costs(problem, x, u, s.multipliers)
+        trial = plain + penalty + merit * (1.0 - size) * misses
         good = jnp.isfinite(trial) & (trial <= begun + ARMIJO * size * promised + slack)
         better = good & (trial < tried.least - slack)  # of those that rounding does not tell apart the longest
         enough = better & (trial <= begun + ENOUGH * size * (1.0 - 0.5 * size) * promised + slack)
         found = jnp.where(better, trial, tried.least), jnp.where(better, size, tried.size)
-        x, u = jnp.where(better, x, tried.x), jnp.where(better, u, tried.u)
-        return Tried(tried.count + 1, enough | ((tried.size > 0) & ~better), *found, x, u)
+        now = (jnp.where(better, new, old) for new, old in ((plain, tried.cost), (x, tried.x), (u, tried.u)))
+        return Tried(tried.count + 1, enough | ((tried.size > 0) & ~better), *found, *now)
 
     tried = jax.lax.while_loop(
         lambda tried: wanted & ~tried.over & (tried.count < options.step_sizes),
         attempt,
-        Tried(jnp.zeros((), int), jnp.zeros((), bool), jnp.asarray(jnp.inf, dtype), jnp.zeros((), dtype), s.x, s.u),
+        Tried(
+            jnp.zeros((), int), jnp.zeros((), bool), jnp.asarray(jnp.inf, dtype), jnp.zeros((), dtype), plain, s.x, s.u
+        ),
     )
     size, taken = tried.size, tried.size > 0
 
@@ -370,6 +382,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     return State(
         x=tried.x,
         u=tried.u,
+        cost=tried.cost,
         gains=jnp.where(solved, policy.K, s.gains),
         costates=jnp.where(solved, costates, s.costates),
         multipliers=multipliers,
