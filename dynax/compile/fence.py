@@ -10,6 +10,7 @@ call that must not be inlined is not fused with anything outside. Here it is a c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -56,7 +57,8 @@ def _lowered(a: jax.Array, *, called: bool) -> jax.Array:
         return _looked_up(a)
     from jax.experimental.scheduling_groups import xla_metadata_call
 
-    return xla_metadata_call(lambda a: a, xla_cpu_small_call="true", inlineable="false")(a)
+    call: Callable[..., jax.Array] = xla_metadata_call(lambda a: a, xla_cpu_small_call="true", inlineable="false")
+    return call(a)
 
 
 def with_calls(program: Any) -> Any:
