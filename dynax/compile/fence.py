@@ -10,7 +10,6 @@ call that must not be inlined is not fused with anything outside. Here it is a c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -57,7 +56,7 @@ def _lowered(a: jax.Array, *, called: bool) -> jax.Array:
         return _looked_up(a)
     from jax.experimental.scheduling_groups import xla_metadata_call
 
-    call: Callable = xla_metadata_call(lambda a: a, xla_cpu_small_call="true", inlineable="false")
+    call: Any = xla_metadata_call(lambda a: a, xla_cpu_small_call="true", inlineable="false")
     return call(a)
 
 
@@ -72,9 +71,11 @@ def with_calls(program: Any) -> Any:
     def inner(value: Any) -> Any:
         if isinstance(value, tuple | list):
             return type(value)(map(inner, value)) if type(value) in (tuple, list) else value
-        if hasattr(value, "jaxpr"):
+        if not hasattr(value, "eqns"):
+            return value
+        if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
             return value.replace(jaxpr=inner(value.jaxpr))
-        return value.replace(eqns=[own(x) for x in value.eqns]) if hasattr(value, "eqns") else value
+        return value.replace(eqns=[own(x) for x in value.eqns])
 
     return inner(program)
 

@@ -274,7 +274,7 @@ def test_float32_frequencies_of_a_chain():
     """
     model = chain(10, 3)
     modes = np.sort(model.places.modes_v[model.places.modes_v >= 0])
-    stiffness = scipy.linalg.block_diag(*(body.stiffness for body in model.bodies))
+    stiffness = np.asarray(scipy.linalg.block_diag(*(body.stiffness for body in model.bodies)))
 
     def frequencies(inverse):
         root = np.linalg.cholesky(stiffness)
