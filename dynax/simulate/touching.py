@@ -63,8 +63,8 @@ class Touching(AbstractStepper):
 
         q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
 
-    Bases that turn are seen along the axes where the step begins, in which impulses and weight are in balance, and their
-    centres of mass move straight (`simulate.turning`).
+    Bases that turn are seen along the axes where the step begins, in which impulses and weight are in balance, and
+    their centres of mass move straight (`simulate.turning`).
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the

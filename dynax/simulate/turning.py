@@ -8,12 +8,13 @@ from its weight, and a hit loses momentum. So a step with contact knows the velo
     v+ = w + (exp(-dt omega) - 1) c      along the axes where it ends
     x  = w + (V^-1 - 1) c                q+ = integrate(q, dt x), where V is the translation of exp(dt omega)
 
-with `c` the velocity of the centre of mass of all that the base carries, its momentum by its mass. That moves straight, by
-`dt c`, and the base turns about it; of the momentum nothing is lost by the turn.
+with `c` the velocity of the centre of mass of all that the base carries, its momentum by its mass. That moves straight,
+by `dt c`, and the base turns about it; of linear momentum nothing is lost by the turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,32 +45,25 @@ class Turning:
 
     def straight(self, v: jax.Array, free: jax.Array) -> jax.Array:
         """`w` of a step from `v` to `free` without contact, whose Coriolis forces are those of the mean velocity."""
-        mean = 0.5 * (v + free)
-        return self._with(free, self.dt * _turn(self, mean).cross(self._centre(mean)))
+        return self._changed(free, 0.5 * (v + free), lambda angle, c: angle.cross(c))
 
     def turned(self, w: jax.Array) -> jax.Array:
         """`v+`."""
-        centre, angle = self._centre(w), _turn(self, w) * self.dt
-        return self._with(w, Quaternion.exp(-angle).matrix() @ centre - centre)
+        return self._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c)
 
     def screw(self, w: jax.Array) -> jax.Array:
         """`x`."""
-        centre, angle = self._centre(w), _turn(self, w) * self.dt
-        return self._with(w, log_translation(angle, centre) - centre)
+        return self._changed(w, w, lambda angle, c: log_translation(angle, c) - c)
 
-    def _centre(self, w: jax.Array) -> Vec3:
-        mass = jnp.diagonal(self.inertia)[self.linear]
-        return _components((self.inertia[self.linear] @ w) / mass, self.linear)
-
-    def _with(self, w: jax.Array, change: Vec3) -> jax.Array:
+    def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
+        """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
         if not len(self.linear):
-            return w
-        rows = np.where(self.linear < 0, len(w), self.linear)
-        return w.at[rows].add(jnp.stack([change.x, change.y, change.z], axis=1), mode="drop")
-
-
-def _turn(axes: Turning, w: jax.Array) -> Vec3:
-    return _components(w[axes.angular], axes.angular)
+            return v
+        mass = jnp.diagonal(self.inertia)[self.linear]
+        centre = _components((self.inertia[self.linear] @ mean) / mass, self.linear)
+        change = by(_components(self.dt * mean[self.angular], self.angular), centre)
+        rows = np.where(self.linear < 0, len(v), self.linear)
+        return v.at[rows].add(jnp.stack([change.x, change.y, change.z], axis=1), mode="drop")
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:
