@@ -1,8 +1,9 @@
 """The axes of free and planar bases turn within a step.
 
 Their velocities are along axes of the body, which turn by some degrees a step if it rolls fast. But weight and what
-bears it, or what two bodies do to each other, are in balance along axes that both share: else what rolls gains energy
-from its weight (speed, by up to `g dt / 2 r` of it in a second), and a hit loses momentum. So a step with contact knows the velocity `w` along the axes where it begins,
+bears it, or what two bodies do to each other, are in balance along axes that both share: else what rolls gains speed
+from its weight, up to `g dt / 2 r` of it in a second, and a hit loses momentum. So a step with contact knows the
+velocity `w` along the axes where it begins,
 
     w  = v + dt a + dt omega x c         without contact: of Coriolis forces without the turn of axes
     v+ = w + (exp(-dt omega) - 1) c      along the axes where it ends
