@@ -156,10 +156,10 @@ def test_momentum_of_two_stays():
             close(normal @ (moved[1] - moved[0]) / (normal @ (v[9:12] - v[3:6])), -0.5, 1e-5)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_what_rolls_fast_neither_gains_speed_nor_sinks_in(dtype):
+def test_what_rolls_fast_neither_gains_speed_nor_sinks_in():
     """A small ball at 300 turns a minute for a second: its velocity is along axes that turn by 3.6 degrees a step, and
     its weight and what bears it are in balance."""
+    dtype = jnp.float32
     v = jnp.zeros(6, dtype).at[1].set(30.0).at[3].set(3.0)
     run = jax.jit(lambda q, v, dt: dx.rollout(on_ground(0.8), q, v, jnp.zeros((500, 6), dtype), dt))
     found = run(RISE(dtype=dtype), v, jnp.asarray(0.002, dtype))
