@@ -26,6 +26,7 @@ from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.trajectory import TouchReport, TouchStatus
+from dynax.simulate.turning import Turning
 
 
 class Touched(NamedTuple):
@@ -61,6 +62,9 @@ class Touching(AbstractStepper):
     the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.coulomb`).
 
         q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
+
+    Bases that turn are seen along the axes where the step begins, in which impulses and weight are in balance, and
+    their centres of mass move straight (`simulate.turning`).
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
@@ -110,15 +114,17 @@ class Touching(AbstractStepper):
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
         free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
-        chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
+        inertia = mass_matrix(stiff, q)
+        axes = Turning.of(scene.model, inertia, dt)
+        chosen = self.problem(scene, q, v, axes.straight(v, free), inertia, dt)
         found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
-        q = integrate(model, q, dt * found.v)
+        q = integrate(model, q, dt * axes.screw(found.v))
         report = _report(chosen, found)
-        return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+        return Touched(q, axes.turned(found.v), impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
