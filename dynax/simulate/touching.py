@@ -11,20 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after
+from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.contact.stops import stop_materials, stops_at
+from dynax.derivatives.mean_velocity import accelerations
+from dynax.derivatives.rule import closed_form
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
+from dynax.simulate.checkpoint import KEPT
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
+from dynax.simulate.touching_rule import Known, Surfaces, velocity
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 
 
@@ -109,9 +114,12 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
-        chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
-        found = self._after(scene, chosen.problem, dt)
+        if isinstance(self.gradient, Exact) and isinstance(model, Model) and closed_form(model):
+            chosen, found = self._of_tree(scene, q, v, tau, dt)
+        else:
+            free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
+            chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
+            found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
@@ -119,6 +127,20 @@ class Touching(AbstractStepper):
         q = integrate(model, q, dt * found.v)
         report = _report(chosen, found)
         return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+
+    def _of_tree(self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> tuple[Chosen, After]:
+        """The problem and its solution, of trees, with the derivatives of `touching_rule`."""
+        (stiff, force), own = SemiImplicitEuler().evaluated(scene.model, q, v, tau, dt)
+        inertia = mass_matrix(*lax.stop_gradient((stiff, q)))
+        chosen = self.problem(scene, q, v, lax.stop_gradient(v + dt * own[-1]), inertia, dt)
+        problem = chosen.problem
+        if not len(problem.target):
+            free = v + dt * accelerations(stiff, q, v, force, 0.5 * dt, own)[-1]
+            return chosen, after(problem._replace(free=free))
+        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(problem)))
+        surfaces = Surfaces(problem.jacobian, problem.target, problem.friction)
+        end = velocity(stiff, q, v, force, dt, v, surfaces, known)
+        return chosen, told(problem._replace(compliance=known.compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
