@@ -52,6 +52,9 @@ class AbstractJoint(abc.ABC):
     rheonomic: ClassVar[bool] = False
     #: Whether velocities lead to every configuration nearby, so that those of `q` and `v` have equally many directions.
     holonomic: ClassVar[bool] = True
+    #: Where `v` is along axes that turn with the successor: which of its entries are the angular velocity, x, y, z, and
+    #: which the linear one, -1 for none.
+    turning: ClassVar[tuple[int, ...]] = ()
 
     #: How far one unit of the coordinate turns about z and moves along z, for joints that are screws along z.
     @property

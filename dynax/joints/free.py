@@ -19,6 +19,7 @@ class Free(AbstractJoint):
 
     nq: ClassVar[int] = 7
     nv: ClassVar[int] = 6
+    turning: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5)
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         return Quaternion(*q[3:]).matrix(), Vec3(*q[:3])

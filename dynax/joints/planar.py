@@ -24,6 +24,7 @@ class Planar(AbstractJoint):
 
     nq: ClassVar[int] = 3
     nv: ClassVar[int] = 3
+    turning: ClassVar[tuple[int, ...]] = (-1, -1, 0, 1, 2, -1)
     normal: tuple[float, float, float] = (0.0, 0.0, 1.0)
 
     def __post_init__(self):

@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import Placed, candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.contact.stops import stop_materials, stops_at
@@ -31,6 +31,7 @@ from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoo
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.touching_rule import Known, Surfaces, velocity
 from dynax.simulate.trajectory import TouchReport, TouchStatus
+from dynax.simulate.turning import Turning
 
 
 class Touched(NamedTuple):
@@ -66,6 +67,9 @@ class Touching(AbstractStepper):
     the mass matrix, that leaves no shapes overlapping and pays for friction (`contact.coulomb`).
 
         q+ = integrate(q, dt v+)        gap + dt n . u >= 0        impulse in the cone of friction
+
+    Bases that turn are seen along the axes where the step begins, in which impulses and weight are in balance, and
+    their centres of mass move straight (`simulate.turning`).
 
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
@@ -114,33 +118,46 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        if isinstance(self.gradient, Exact) and isinstance(model, Model) and closed_form(model):
-            chosen, found = self._of_tree(scene, q, v, tau, dt)
+        at, dt = placed(scene, q), jnp.asarray(dt, q.dtype)
+        if isinstance(model, Model):
+            chosen, axes, found = self._of_tree(scene, q, at, v, tau, dt)
         else:
             free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
-            chosen = self.problem(scene, q, v, free, mass_matrix(stiff, q), dt)
+            inertia = mass_matrix(stiff, q)
+            axes = Turning.of_any(model, inertia, dt)
+            free = axes.begun(free, 0.5 * (v + free))
+            chosen = self.problem(scene, q, at, v, free, inertia, dt)
             found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
         stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
-        q = integrate(model, q, dt * found.v)
+        q = integrate(model, q, dt * axes.screw(found.v))
         report = _report(chosen, found)
-        return Touched(q, found.v, impulses[: len(scene.candidates)], chosen.signs * stops, report)
+        return Touched(q, axes.turned(found.v), impulses[: len(scene.candidates)], chosen.signs * stops, report)
 
-    def _of_tree(self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> tuple[Chosen, After]:
-        """The problem and its solution, of trees, with the derivatives of `touching_rule`."""
-        (stiff, force), own = SemiImplicitEuler().evaluated(scene.model, q, v, tau, dt)
-        inertia = mass_matrix(*lax.stop_gradient((stiff, q)))
-        chosen = self.problem(scene, q, v, lax.stop_gradient(v + dt * own[-1]), inertia, dt)
-        problem = chosen.problem
-        if not len(problem.target):
-            free = v + dt * accelerations(stiff, q, v, force, 0.5 * dt, own)[-1]
-            return chosen, after(problem._replace(free=free))
-        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(problem)))
-        surfaces = Surfaces(problem.jacobian, problem.target, problem.friction)
-        end = velocity(stiff, q, v, force, dt, v, surfaces, known)
-        return chosen, told(problem._replace(compliance=known.compliance), end)
+    def _of_tree(
+        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, tau: jax.Array, dt: jax.Array
+    ) -> tuple[Chosen, Turning, After]:
+        """The problem of a step and its solution, of trees."""
+        model = cast(Model, scene.model)
+        (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
+        axes = Turning.of_tree(model, at, dt)
+
+        def problem(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
+            # The Coriolis forces of the last evaluation are those of the one before.
+            free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
+            return self.problem(scene, q, at, v, free, inertia, dt)
+
+        count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
+        if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
+            chosen = problem(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
+            return chosen, axes, self._after(scene, chosen.problem, dt)
+        chosen = problem(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
+        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem)))
+        surfaces = Surfaces(chosen.problem.jacobian, chosen.problem.target, chosen.problem.friction)
+        end = velocity(stiff, q, v, force, dt, axes, surfaces, known)
+        return chosen, axes, told(chosen.problem._replace(compliance=known.compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
@@ -156,10 +173,9 @@ class Touching(AbstractStepper):
         return after(problem)
 
     def problem(
-        self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
+        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
     ) -> Chosen:
         """What is to be solved."""
-        at = placed(scene, q)
         touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
         material = candidate_materials(scene, q.dtype)
         gaps = jnp.concatenate([touch.gap, ends.gap])

@@ -1,6 +1,6 @@
 """How the velocity after a step with contact is differentiated, of trees.
 
-With `v* = w + dt a_k` the velocity without contact, and `w` that of the beginning, it obeys
+With `v* = w + dt a_k` the velocity without contact, and `w` that of the beginning (`simulate.turning`), it obeys
 
     H (v+ - v*) = J^T gamma(J v+)        M(q) a_k + bias(q, v + h a_(k-1)) = tau
 
@@ -25,6 +25,7 @@ from dynax.contact.coulomb import Impact, coulomb, stiffness, times
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.linear.solve import solve_rows
 from dynax.model import Model
+from dynax.simulate.turning import Turning
 
 
 class Surfaces(NamedTuple):
@@ -45,26 +46,29 @@ class Known(NamedTuple):
     compliance: jax.Array
 
 
-def _found(model: Model, q, v, tau, dt, begin, surfaces: Surfaces, known: Known) -> jax.Array:
-    """`known.v`, the velocity after a step from `q, v` that without contact were `begin + dt a_k`, with its
-    derivatives."""
+def _found(model: Model, q, v, tau, dt, axes: Turning, surfaces: Surfaces, known: Known) -> jax.Array:
+    """`known.v`, the velocity after a step from `q, v` under `tau` and contact, with its derivatives."""
     return known.v
 
 
 def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    model, q, v, tau, dt, begin, surfaces, known = primals
-    dmodel, dq, dv, dtau, ddt, dbegin, dsurfaces, _ = tangents
+    model, q, v, tau, dt, axes, surfaces, known = primals
+    dmodel, dq, dv, dtau, ddt, daxes, dsurfaces, _ = tangents
     after = velocity(*primals)
     half, dhalf = 0.5 * dt, ddt if is_zero(ddt) else 0.5 * ddt
     a = accelerations(model, q, v, tau, half, known.accelerations)
+    mean = v + half * a[-2]
+    begin = axes.begun(v, mean)
     whole = jnp.concatenate([a[:-1], ((after - begin) / dt)[None]])
-    free = dt * rate((model, q, v, tau, half), (dmodel, dq, dv, dtau, dhalf), whole)[-1]
-    for x, factor in ((dbegin, 1.0), (ddt, a[-1])):
-        free = free if is_zero(x) else free + factor * x
+    da = rate((model, q, v, tau, half), (dmodel, dq, dv, dtau, dhalf), whole)
+    change = jnp.zeros_like(v) if is_zero(dv) else dv
+    along = half * da[-2] + change if is_zero(ddt) else half * da[-2] + change + dhalf * a[-2]
+    free = along_moving(lambda axes, v, mean: axes.begun(v, mean), (axes, v, mean), (daxes, change, along))[1]
+    free = free + dt * da[-1] if is_zero(ddt) else free + dt * da[-1] + ddt * a[-1]
 
     def problem(surfaces: Surfaces) -> Impact:
         j, target, friction = surfaces
-        return Impact(inertia, begin, begin, j, target, known.compliance, known.compliance, friction)
+        return Impact(inertia, v, v, j, target, known.compliance, known.compliance, friction)
 
     inertia = mass(model, q)
     own = problem(surfaces)

@@ -138,19 +138,35 @@ def test_momentum_of_two_stays():
     scene = c.scene(two, [c.Collider(k, c.Sphere(0.1), material=material) for k in "ab"])
     q = jnp.array([0, 0, 0, 1, 0, 0, 0, 0.21, 0.05, 0.02, 1, 0, 0, 0.0])
     v = jnp.zeros(12).at[3].set(1.0).at[9:12].set(jnp.array([-1.0, 0.3, 0.1]))
-    found = jax.jit(lambda q, v: dx.step(scene, q, v, jnp.zeros(12), 0.02))(q, v)
-    one, other = (jnp.concatenate([x[:3], x[6:9]]) for x in (v, found[1]))
-    assert np.max(np.abs(other - one)) > 0.5  # both spin
+    normal = c.contacts(scene, q).normal[0]
 
-    def momentum(v):
-        """Linear, and angular about the world's origin, with the balls where they were."""
-        h = [jnp.cross(q[7 * k : 7 * k + 3], v[6 * k + 3 : 6 * k + 6]) + 0.004 * v[6 * k : 6 * k + 3] for k in (0, 1)]
-        return jnp.concatenate([v[3:6] + v[9:12], h[0] + h[1]])
+    @jax.jit
+    def hit(com):
+        """How the centres move, the speeds of the turn after it, and the momentum, linear and angular."""
+        own = scene.replace(com=com)
+        end, after = dx.step(own, q, v, jnp.zeros(12), 0.02)
+        moved, turn = (end - q).reshape(2, 7)[:, :3] / 0.02, after.reshape(2, 6)[:, :3]
+        return moved, turn, jnp.stack([dx.momentum(own.model, *x) for x in ((q, v), (end, after))])
 
-    close(momentum(found[1]), momentum(v), 1e-12)
-    touch = c.contacts(scene, q)
-    along = [touch.normal[0] @ c.contact_velocities(scene, touch, q, x)[0] for x in (v, found[1])]
-    close(along[1] / along[0], -0.5, 1e-5)
+    for com in (0.0, 0.03):  # where the masses are, off the middle
+        moved, turn, whole = hit(jnp.full((2, 3), com))
+        assert np.min(np.linalg.norm(turn, axis=1)) > 0.5  # both spin
+        close(whole[1], whole[0], 1e-12)
+        if com == 0.0:
+            close(normal @ (moved[1] - moved[0]) / (normal @ (v[9:12] - v[3:6])), -0.5, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_what_rolls_fast_neither_gains_speed_nor_sinks_in(dtype):
+    """A small ball at 300 turns a minute for a second: its velocity is along axes that turn by 3.6 degrees a step, and
+    its weight and what bears it are in balance."""
+    v = jnp.zeros(6, dtype).at[1].set(30.0).at[3].set(3.0)
+    run = jax.jit(lambda q, v, dt: dx.rollout(on_ground(0.8), q, v, jnp.zeros((500, 6), dtype), dt))
+    found = run(RISE(dtype=dtype), v, jnp.asarray(0.002, dtype))
+    close(np.linalg.norm(found.v[:, 3:], axis=1), 3.0, 2e-3)  # a step loses the fourth power of its angle, an eighth
+    close(found.q[-1, :3], [3.0, 0, 0.1], 2e-3)
+    assert np.max(found.touch.penetration) < 1e-6
+    assert np.all(found.touch.contacts[2:] == 1)
 
 
 @pytest.mark.spec("T24")
