@@ -71,9 +71,7 @@ def settled(
     dtype = q.dtype.name
     gaps = gaps_at(scene, q)
     touching = lax.stop_gradient(gaps <= 0.5 * reach)
-    # Gaps are next to nothing, and so is what the way back changes by.
-    at = lax.stop_gradient((scene, q))
-    mobility, response = mobility_at(*at, normals_at(*at))
+    mobility, response = mobility_at(scene, q, normals_at(scene, q))
     both = touching[:, None] & touching
     near = pseudo_inverse(jnp.where(both, mobility, 0.0)).matrix @ jnp.where(touching, gaps, 0.0)
     q = integrate(scene.model, q, -response @ near)
@@ -81,10 +79,9 @@ def settled(
     cut = jnp.any((before < -SLOW[dtype]) & (before >= -rest))
     blow = impact(scene, q, v, touching, law, rest=rest)
     v = blow.v
-    fixed, at, speed, load = lax.stop_gradient((scene, q, v, tau))
-    current = touching & (jnp.abs(normals_at(fixed, at) @ speed) <= SLOW[dtype])
-    found = contact_dynamics(fixed, at, speed, load, current)
-    forces, rates = found.forces, found.rates
+    current = touching & (jnp.abs(normals_at(scene, q) @ v) <= SLOW[dtype])
+    found = contact_dynamics(scene, q, v, tau, current)
+    mobility, forces, rates = lax.stop_gradient((mobility, found.forces, found.rates))
     largest = jnp.max(forces, initial=0.0)
     left = left & (forces <= 10 * LEAST[dtype] * largest)
     stays = current & (rates <= LEAST[dtype] * (1.0 + jnp.max(jnp.abs(rates), initial=0.0)))
