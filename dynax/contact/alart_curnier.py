@@ -342,7 +342,18 @@ def after(problem: Impact, *, as_given: bool = False) -> After:
         none = jnp.zeros((), problem.free.dtype)
         return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none)
     v, part = _velocity(0 if as_given else HARDER, problem)
-    problem = problem._replace(compliance=lax.stop_gradient(part) * problem.compliance)
+    return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
+
+
+def solved(problem: Impact) -> tuple[jax.Array, jax.Array]:
+    """The velocity after the step, and the compliances with which it was found; without derivatives."""
+    problem = lax.stop_gradient(problem)
+    v, part = _solved[HARDER]((), problem)
+    return v, part * problem.compliance
+
+
+def told(problem: Impact, v: jax.Array) -> After:
+    """What is to be known of the velocity after the step."""
     impulses = coulomb(problem, v)
     weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
     rest = weight * unbalanced(problem, v, impulses)

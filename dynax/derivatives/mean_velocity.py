@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from dynax.algorithms.factor import response, solve
 from dynax.algorithms.mean_velocity import evaluations, place
 from dynax.algorithms.rnea import rnea
 from dynax.compile.batching import along_moving, is_zero, trailing
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
+from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize
-from dynax.derivatives.rule import Change, closed_form, full
+from dynax.derivatives.rule import closed_form, full
 from dynax.derivatives.tangent import apply, tangent
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
@@ -44,12 +44,20 @@ class Points(NamedTuple):
 
 
 def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    model, q, v, _, half, found = primals
-    dmodel, dq, dv, dtau, dhalf, _ = tangents
-    if not closed_form(model):
-        return along_moving(_plain(len(found)), primals[:-1], tangents[:-1])
-    batch = v.shape[1:]
+    if not closed_form(primals[0]):
+        return along_moving(_plain(len(primals[-1])), primals[:-1], tangents[:-1])
     a = accelerations(*primals)
+    return a, rate(primals[:-1], tangents[:-1], a)
+
+
+def rate(primals: tuple, tangents: tuple, a: jax.Array) -> jax.Array:
+    """How the `a_i` change with `(model, q, v, tau, half)`, for trailing batch axes.
+
+    Of the last one other forces may be known which are zero at first, as those of contact: at an `a_k` with these the
+    equation is that of the whole motion, so that its change is seen with that of the mass matrix they act on."""
+    model, q, v, _, half = primals
+    dmodel, dq, dv, dtau, dhalf = tangents
+    batch = v.shape[1:]
     before = jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
     paths, structure = jax.tree_util.tree_flatten_with_path((model, None))
     constants = [leaf for _, leaf in paths]
@@ -66,8 +74,8 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         return rnea(with_leaves(constants, leaves), q, v, a, None, "automatic")
 
-    def system(constants: list, at: Points, rows: jax.Array) -> jax.Array:
-        x = right.unpacked(rows)
+    def system(known: tuple, at: Points, x: Change) -> jax.Array:
+        constants, _ = known
         dq = jnp.zeros_like(at.q) if x.q is None else rate_rows(with_leaves(constants, at.leaves), at.q, x.q)
         da = x.last.reshape(at.a.shape)
         dv = at.half * jnp.concatenate([jnp.zeros_like(da[:1]), da[:-1]])
@@ -78,11 +86,11 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
             rates = x.leaves, dq, dv, da
             return jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, v, a), rates)[1]
 
-        return x._replace(last=jax.vmap(along)(at.v, at.a, dv, da).reshape(x.last.shape)).packed()
+        return jax.vmap(along)(at.v, at.a, dv, da).reshape(x.last.shape)
 
-    def forward(known: tuple, at: Points, rows: jax.Array) -> Change:
+    def forward(known: tuple, at: Points, b: Change) -> jax.Array:
         constants, point = known
-        model, b = jax.tree.unflatten(structure, constants)[0], right.unpacked(rows)
+        model = jax.tree.unflatten(structure, constants)[0]
         x = place(model, point.q, positions=True)
         factor = x.factor(model)
         force = b.last.reshape(at.a.shape)
@@ -100,11 +108,11 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
             return da, da
 
         last = scan(solved, jnp.zeros_like(force[0]), (point.v, point.a, force, moved, at.v, at.a))[1]
-        return b._replace(last=last.reshape(b.last.shape))
+        return last.reshape(b.last.shape)
 
-    def backward(known: tuple, at: Points, rows: jax.Array) -> Change:
+    def backward(known: tuple, at: Points, bar: jax.Array) -> Change:
         constants, point = known
-        model, c = jax.tree.unflatten(structure, constants)[0], right.unpacked(rows)
+        model = jax.tree.unflatten(structure, constants)[0]
         x = place(model, point.q, positions=True)
         factor = x.factor(model)
 
@@ -127,11 +135,12 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
             carry = point.half * along_v, None if bar_q is None else bar_q - along_q, bar
             return carry, (weights.freedoms, along_v)
 
-        last = c.last.reshape(at.a.shape)
-        start = jnp.zeros_like(last[0]), c.q, c.leaves
-        (_, bar_q, bar), (y, along_v) = scan(solved, start, (point.v, point.a, last, at.v, at.a), reverse=True)
-        bar_v = None if c.v is None else c.v - along_v.reshape(c.v.shape)
-        return Change(bar, bar_q, bar_v, y.reshape(c.last.shape))
+        last = bar.reshape(at.a.shape)
+        nothing = jnp.zeros_like(last[0])
+        start = nothing, None if right.q is None else nothing, jax.tree.map(jnp.zeros_like, at.leaves)
+        (_, bar_q, bars), (y, along_v) = scan(solved, start, (point.v, point.a, last, at.v, at.a), reverse=True)
+        bar_v = None if right.v is None else -along_v.reshape(bar.shape)
+        return Change(bars, bar_q, bar_v, y.reshape(bar.shape))
 
     moved = jnp.zeros_like(a) if is_zero(dv) else jnp.broadcast_to(dv, a.shape)
     if not is_zero(dhalf):
@@ -143,14 +152,7 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
         last=(jnp.zeros_like(a) if is_zero(dtau) else jnp.broadcast_to(dtau, a.shape)).reshape(-1, *batch),
     )
     known = constants, at._replace(leaves=())
-    whole, there, back = trailing(system), trailing(forward), trailing(backward)
-    solution = lax.custom_linear_solve(
-        lambda x: whole(constants, at, x),
-        right.packed(),
-        lambda _, b: there(known, at, b).packed(),
-        lambda _, c: back(known, at, c).packed(),
-    )
-    return a, right.unpacked(solution).last.reshape(a.shape)
+    return solution(system, forward, backward)(known, at, right).reshape(a.shape)
 
 
 def _found(model: Model, q, v, tau, half, found: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.checkpoint import KEPT
-from dynax.simulate.friction import Stepped, dry_friction, kick, law, stepped
+from dynax.simulate.friction import Kick, Stepped, dry_friction, kick, law, stepped
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 from dynax.sweep.scan import varying_as
 
@@ -65,11 +65,18 @@ class SemiImplicitEuler(AbstractStepper):
     def _of_tree(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     ) -> tuple[jax.Array, Model]:
-        """The same, of trees: with one factor for all evaluations."""
+        """The same, of trees."""
+        (stiff, force), found = self.evaluated(model, q, v, tau, dt)
+        return v + dt * accelerations(stiff, q, v, force, 0.5 * dt, found)[-1], stiff
+
+    def evaluated(
+        self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
+    ) -> tuple[Kick, jax.Array]:
+        """The equation of the step of a tree, and its solutions in all evaluations, shape `(evaluations, nv)`, with one
+        factor for all; these without derivatives."""
         found = stepped(self.evaluations)(*lax.stop_gradient((model, q, v, tau, dt)))
         found = Stepped(*(checkpoint_name(x, KEPT) for x in found))
-        stiff, force = kick(model, q, v, tau, dt, law(model, found.sense))
-        return v + dt * accelerations(stiff, q, v, force, 0.5 * dt, found.accelerations)[-1], stiff
+        return kick(model, q, v, tau, dt, law(model, found.sense)), found.accelerations
 
 
 @dataclass(frozen=True)

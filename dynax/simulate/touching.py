@@ -11,20 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after
+from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import Placed, candidate_materials, carried, contacts_at, frame, jacobian_at, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.contact.stops import stop_materials, stops_at
+from dynax.derivatives.mean_velocity import accelerations
+from dynax.derivatives.rule import closed_form
 from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
+from dynax.simulate.checkpoint import KEPT
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
+from dynax.simulate.touching_rule import Known, Surfaces, velocity
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 from dynax.simulate.turning import Turning
 
@@ -113,11 +118,16 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
-        inertia = mass_matrix(stiff, q)
-        axes = Turning.of(scene.model, inertia, dt)
-        chosen = self.problem(scene, q, v, axes.straight(v, free), inertia, dt)
-        found = self._after(scene, chosen.problem, dt)
+        at, dt = placed(scene, q), jnp.asarray(dt, q.dtype)
+        if isinstance(model, Model):
+            chosen, axes, found = self._of_tree(scene, q, at, v, tau, dt)
+        else:
+            free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
+            inertia = mass_matrix(stiff, q)
+            axes = Turning.of_any(model, inertia, dt)
+            free = axes.begun(free, 0.5 * (v + free))
+            chosen = self.problem(scene, q, at, v, free, inertia, dt)
+            found = self._after(scene, chosen.problem, dt)
         world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
         total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
@@ -125,6 +135,29 @@ class Touching(AbstractStepper):
         q = integrate(model, q, dt * axes.screw(found.v))
         report = _report(chosen, found)
         return Touched(q, axes.turned(found.v), impulses[: len(scene.candidates)], chosen.signs * stops, report)
+
+    def _of_tree(
+        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, tau: jax.Array, dt: jax.Array
+    ) -> tuple[Chosen, Turning, After]:
+        """The problem of a step and its solution, of trees."""
+        model = cast(Model, scene.model)
+        (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
+        axes = Turning.of_tree(model, at, dt)
+
+        def problem(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
+            # The Coriolis forces of the last evaluation are those of the one before.
+            free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
+            return self.problem(scene, q, at, v, free, inertia, dt)
+
+        count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
+        if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
+            chosen = problem(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
+            return chosen, axes, self._after(scene, chosen.problem, dt)
+        chosen = problem(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
+        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem)))
+        surfaces = Surfaces(chosen.problem.jacobian, chosen.problem.target, chosen.problem.friction)
+        end = velocity(stiff, q, v, force, dt, axes, surfaces, known)
+        return chosen, axes, told(chosen.problem._replace(compliance=known.compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
@@ -140,10 +173,9 @@ class Touching(AbstractStepper):
         return after(problem)
 
     def problem(
-        self, scene: Scene, q: jax.Array, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
+        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
     ) -> Chosen:
         """What is to be solved."""
-        at = placed(scene, q)
         touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
         material = candidate_materials(scene, q.dtype)
         gaps = jnp.concatenate([touch.gap, ends.gap])

@@ -16,37 +16,64 @@ by `dt c`, and the base turns about it; of linear momentum nothing is lost by th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.contact.motion import Placed
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
+from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Quaternion, Vec3, log_translation
+from dynax.sweep import take_rows
 
 
-@dataclass(frozen=True)
+@pytree_dataclass("angular", "linear")
 class Turning:
-    """The bases whose axes turn, and the step."""
+    """The bases whose axes turn, and the step; with or without trailing batch axes."""
 
-    angular: np.ndarray
-    """Entries of the velocity, shape `(k, 3)`, -1 for none."""
-    linear: np.ndarray
-    inertia: jax.Array
+    angular: tuple[tuple[int, ...], ...]
+    """Entries of the velocity, three for each base, -1 for none."""
+    linear: tuple[tuple[int, ...], ...]
+    centre: jax.Array
+    """`c` by the velocity of the model, shape `(k, 3, nv)`."""
     dt: jax.Array
 
     @classmethod
-    def of(cls, model: Model | EmbeddedModel, inertia: jax.Array, dt: jax.Array) -> Turning:
+    def of_any(cls, model: Model | EmbeddedModel, inertia: jax.Array, dt: jax.Array) -> Turning:
         angular, linear = _bases(model)
-        return cls(angular, linear, inertia, dt)
+        rows = np.array(linear, int).reshape(-1, 3)
+        mass = jnp.diagonal(inertia)[rows]
+        return cls(angular, linear, inertia[rows] / mass[:, :, None], dt)
 
-    def straight(self, v: jax.Array, free: jax.Array) -> jax.Array:
-        """`w` of a step from `v` to `free` without contact, whose Coriolis forces are those of the mean velocity."""
-        return self._changed(free, 0.5 * (v + free), lambda angle, c: angle.cross(c))
+    @classmethod
+    def of_tree(cls, model: Model, at: Placed, dt: jax.Array) -> Turning:
+        """The same from where everything is, so that nothing is asked of the mass matrix: a freedom moves the centre of
+        mass of what it carries, as a part of all that the base carries."""
+        angular, linear = _bases(model)
+        rows = np.array(linear, int).reshape(-1, 3)
+        if not len(rows):
+            return cls(angular, linear, jnp.zeros((0, 3, model.nv), dt.dtype), dt)
+        topology = model.topology
+        carries = jnp.asarray(topology.support[:, topology.body_of_velocity], dt.dtype)  # (n, nv)
+        mass, com, moment = (x.astype(dt.dtype) for x in (model.mass, model.com, model.first_moment))
+        own = jnp.einsum("nij,nj->ni", at.rotation[:-1], mass[:, None] * com + moment)
+        arms = mass[:, None, None] * (at.origin[:-1, None] - at.places) + own[:, None]
+        moments = jnp.sum(carries[:, :, None] * arms, axis=0)
+        masses = jnp.sum(carries * mass[:, None], axis=0)
+        moved = masses[:, None] * at.shifts + jnp.cross(at.turns, moments)
+        # Only what this base carries moves it.
+        alone = (topology.velocity_support | topology.velocity_support.T)[rows]
+        return cls(
+            angular, linear, jnp.einsum("bia,ja->bij", at.shifts[rows], moved) * alone / masses[rows][..., None], dt
+        )
+
+    def begun(self, v: jax.Array, mean: jax.Array) -> jax.Array:
+        """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
+        return self._changed(v, mean, lambda angle, c: angle.cross(c))
 
     def turned(self, w: jax.Array) -> jax.Array:
         """`v+`."""
@@ -58,20 +85,26 @@ class Turning:
 
     def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
         """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
-        if not len(self.linear):
+        angular, linear = (np.array(x, int).reshape(-1, 3) for x in (self.angular, self.linear))
+        if not len(linear):
             return v
-        mass = jnp.diagonal(self.inertia)[self.linear]
-        centre = _components((self.inertia[self.linear] @ mean) / mass, self.linear)
-        change = by(_components(self.dt * mean[self.angular], self.angular), centre)
-        rows = np.where(self.linear < 0, len(v), self.linear)
-        return v.at[rows].add(jnp.stack([change.x, change.y, change.z], axis=1), mode="drop")
+        centre = _components(jnp.sum(self.centre * mean, axis=2), linear)
+        change = by(_components(self.dt * mean[angular], angular), centre)
+        place = np.where(linear < 0, -1, 3 * np.arange(len(linear))[:, None] + np.arange(3)).ravel()
+        rows = np.full(len(v), -1)
+        rows[linear.ravel()[place >= 0]] = place[place >= 0]
+        changes = jnp.stack([change.x, change.y, change.z], axis=1)
+        return v + take_rows(changes.reshape(-1, *v.shape[1:]), rows)
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:
-    return Vec3(*jnp.where(entries < 0, 0.0, x).T)
+    """Of rows `(k, 3, ...)`."""
+    none = entries.reshape(*entries.shape, *(1,) * (x.ndim - 2)) < 0
+    x = jnp.where(none, 0.0, x)
+    return Vec3(x[:, 0], x[:, 1], x[:, 2])
 
 
-def _bases(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def _bases(model: Any) -> tuple[tuple, tuple]:
     """Where the angular and the linear velocities of bases are whose axes turn."""
     topology = tree_of(model).topology
     place = np.arange(topology.nv)
@@ -85,5 +118,5 @@ def _bases(model: Any) -> tuple[np.ndarray, np.ndarray]:
         for joint, parent, start in zip(topology.joints, topology.parents, topology.v_start, strict=False)
         if joint.turning and parent < 0 and np.all(place[start : start + joint.nv] >= 0)
     ]
-    angular, linear = np.split(np.array(found, int).reshape(-1, 6), 2, axis=1)
-    return angular, linear
+    entries = [tuple(map(int, x)) for x in found]
+    return tuple(x[:3] for x in entries), tuple(x[3:] for x in entries)
