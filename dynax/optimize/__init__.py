@@ -29,6 +29,10 @@ from dynax.optimize.mpc import replan as replan
 from dynax.optimize.mpc import start as start
 from dynax.optimize.nlp import NonlinearProgram as NonlinearProgram
 from dynax.optimize.nlp import as_nlp as as_nlp
+from dynax.optimize.phases import PhasedPlant as PhasedPlant
+from dynax.optimize.phases import joined as joined
+from dynax.optimize.phases import parted as parted
+from dynax.optimize.phases import phases as phases
 from dynax.optimize.plant import ClosedFormEuler as ClosedFormEuler
 from dynax.optimize.plant import FunctionPlant as FunctionPlant
 from dynax.optimize.plant import ModelPlant as ModelPlant

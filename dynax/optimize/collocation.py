@@ -124,9 +124,10 @@ class CollocatedPlant:
         return 0.5 * z + 0.125 * h * (g[0] - g[1])
 
     def defect(
-        self, x: jax.Array, chosen: jax.Array, z: jax.Array, params: Any, h: jax.Array
+        self, x: jax.Array, chosen: jax.Array, z: jax.Array, params: Any, h: jax.Array, middle: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """What the equation of the interval misses, shape `(ndx of the states,)`, and the coordinates of its middle."""
+        """What the equation of the interval misses, shape `(ndx of the states,)`, and the coordinates of its middle,
+        by Hermite's rule also where `middle` is put in their place."""
         start, _, mid, _ = self.points(x, chosen)
         h = h * self.scale(x)
         if self.method == "midpoint":
@@ -135,7 +136,8 @@ class CollocatedPlant:
         halfway = 0.5 * z + 0.125 * h * (g[0] - g[1])
         if self.method == "trapezoid":
             return z - 0.5 * h * (g[0] + g[1]), halfway
-        return z - h / 6.0 * (g[0] + 4.0 * self.along(start, halfway, mid, params) + g[1]), halfway
+        at = halfway if middle is None else middle
+        return z - h / 6.0 * (g[0] + 4.0 * self.along(start, at, mid, params) + g[1]), halfway
 
     def step(self, x: jax.Array, u: jax.Array, params: tuple, dt: jax.Array) -> jax.Array:
         """`params`: the problem's, with the length of the interval."""

@@ -48,7 +48,9 @@ class ProgramSolution(NamedTuple):
     """In the code's own words."""
 
 
-def solve_by_ipopt(problem: Problem, controls: ArrayLike, states: ArrayLike, **options: Any) -> ProgramSolution:
+def solve_by_ipopt(
+    problem: Problem, controls: ArrayLike, states: ArrayLike, *, separated: bool = False, **options: Any
+) -> ProgramSolution:
     """The optimum that IPOPT finds from a guess.
 
     **Arguments:** those of `as_nlp`; `options` are IPOPT's own, such as `tol=1e-9`, `max_iter=200`, `print_level=5`
@@ -61,7 +63,7 @@ def solve_by_ipopt(problem: Problem, controls: ArrayLike, states: ArrayLike, **o
         import cyipopt  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError('IPOPT is missing: pip install "dynax[nlp]"', name="cyipopt") from error
-    program = as_nlp(problem, controls, states)
+    program = as_nlp(problem, controls, states, separated=separated)
     solver = cyipopt.Problem(
         n=program.n,
         m=program.m,

@@ -157,6 +157,9 @@ def linearized(
     where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`."""
     if isinstance(plant, ModelPlant) and isinstance(plant.stepper, ClosedFormEuler):
         return _of_euler(plant, x, u, after, dt, costate)
+    own = getattr(plant, "linearized", None)
+    if own is not None:
+        return own(x, u, after, params, dt, costate)
 
     def ahead(z: jax.Array) -> jax.Array:
         dx, du = z[: plant.ndx], z[plant.ndx :]

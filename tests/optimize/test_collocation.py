@@ -75,6 +75,11 @@ def test_a_block_is_moved():
         nlp = o.as_nlp(problem, *start)
         y = newton(nlp, 1)
         near(nlp.objective(y), cost, 1e-9)
+        if method == "hermite_simpson":
+            # The middles begin where Hermite has them, and are more variables with as many equations.
+            apart = o.as_nlp(problem, *start, separated=True)
+            assert (apart.n - nlp.n, apart.m - nlp.m) == (2 * (N + 1), 2 * (N + 1))
+            near(apart.objective(newton(apart, 1)), cost, 1e-9)
         if N <= 10:
             result = o.polish(problem, converged(o.solve(problem, *start)))
             near(result.cost, cost, 1e-10)
@@ -251,14 +256,16 @@ def test_the_final_time_is_chosen(method):
     near(result.cost, c * 1.8 + 12.0 * k / 1.8**3, 1e-6)
 
 
-def test_the_program_is_the_problem(rng):
+@pytest.mark.parametrize("form", ["trapezoid", "separated"])
+def test_the_program_is_the_problem(form, rng):
     """Sparse derivatives of a pendulum's, with all kinds of costs and constraints, against dense ones."""
+    separated = form == "separated"
     N = 3
     problem = o.collocation(
         o.plant(pendulum, states=2, controls=1),
         jnp.array([0.3, 0.1]),
         jnp.array([0.1, 0.2, 0.3]),
-        method="trapezoid",
+        method="hermite_simpson" if separated else "trapezoid",
         costs=[o.residual(lambda x, u, p: u), o.cost(lambda x, u, p: jnp.sum(u**4))],
         end_costs=[o.residual(lambda x, p: x[1:])],
         constraints=[o.inequality(lambda x, u, p: x[1:] * u - 1.0)],
@@ -266,14 +273,15 @@ def test_the_program_is_the_problem(rng):
         lower=-3.0,
         params={"mass": 0.8},
     )
-    nlp = o.as_nlp(problem, *o.guess(problem, rng.normal(size=(N + 1, 2)), rng.normal(size=(N + 1, 1))))
+    guess = o.guess(problem, rng.normal(size=(N + 1, 2)), rng.normal(size=(N + 1, 1)))
+    nlp = o.as_nlp(problem, *guess, separated=separated)
     y, multipliers = 0.2 * rng.normal(size=nlp.n), rng.normal(size=nlp.m)
     assert nlp.lower.shape == nlp.upper.shape == (nlp.n,)
-    assert np.sum(np.isfinite(nlp.lower)) == N + 1
+    assert np.sum(np.isfinite(nlp.lower)) == (N + 1) * problem.plant.nu
     assert np.sum(nlp.constraint_lower < 0) == N + 1
 
     known = nlp._known
-    J = jax.jit(jax.jacfwd(module._constraints, argnums=3))(*known, y)
+    J = jax.jit(jax.jacfwd(module._constraints, argnums=4))(*known, y)
     found = scipy.sparse.coo_matrix((nlp.jacobian(y), nlp.jacobianstructure()), J.shape).toarray()
     np.testing.assert_allclose(found, J, atol=1e-12)
     assert np.count_nonzero(J) <= len(nlp.jacobian(y))
@@ -284,7 +292,7 @@ def test_the_program_is_the_problem(rng):
     H = jax.jit(jax.hessian(lagrangian))(y)
     found = scipy.sparse.coo_matrix((nlp.hessian(y, multipliers, 0.7), nlp.hessianstructure()), H.shape).toarray()
     np.testing.assert_allclose(found, np.tril(H), atol=1e-10)
-    np.testing.assert_allclose(nlp.gradient(y), jax.jit(jax.grad(module._objective, argnums=3))(*known, y), atol=1e-12)
+    np.testing.assert_allclose(nlp.gradient(y), jax.jit(jax.grad(module._objective, argnums=4))(*known, y), atol=1e-12)
 
 
 def test_what_does_not_fit_is_named():
@@ -297,6 +305,9 @@ def test_what_does_not_fit_is_named():
         o.collocation(plant, jnp.zeros(3), jnp.ones(3))
     with pytest.raises(ValueError, match=r"`free_time` is \(2.0, 1.0\), expected two positive factors"):
         o.collocation(plant, jnp.zeros(2), jnp.ones(3), free_time=(2.0, 1.0))
+    problem = o.collocation(plant, jnp.zeros(2), jnp.ones(3), method="midpoint")
+    with pytest.raises(ValueError, match=r"`separated` is for o.collocation with `method` 'hermite_simpson'"):
+        o.as_nlp(problem, np.zeros((4, 1)), np.zeros((5, 3)), separated=True)
     problem = o.collocation(plant, jnp.zeros(2), jnp.ones(3))
     with pytest.raises(ValueError, match=r"`states` has shape \(3, 2\), expected \(4, 2\), a row per node"):
         o.guess(problem, np.zeros((3, 2)), np.zeros((4, 1)))
