@@ -27,7 +27,7 @@ from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.operators.pytree import pytree_dataclass
-from dynax.spatial import Quaternion, Vec3, log_translation
+from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
 
 
@@ -81,7 +81,7 @@ class Turning:
 
     def screw(self, w: jax.Array) -> jax.Array:
         """`x`."""
-        return self._changed(w, w, lambda angle, c: log_translation(angle, c) - c)
+        return self._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c)
 
     def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
         """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
