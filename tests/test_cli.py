@@ -15,7 +15,6 @@ import pytest
 import dynax as dx
 from dynax.cli import main
 from dynax.cli.main import parser
-from dynax.demo.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 # Before 3.17 MuJoCo finds principal axes of inertia to five digits.
@@ -191,25 +190,6 @@ def test_bench_agrees_with_its_peers(capsys, tmp_path):
         assert len(told) == 6
         assert max(row["difference"] for row in told) < 1e-9
         assert all(row["seconds"] > 0 for row in found["rows"])
-
-
-@pytest.mark.parametrize("watched", [True, False])
-def test_a_bar_counts_steps_and_ends_full(watched, capsys, monkeypatch):
-    progress = Progress(400)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
-    assert capsys.readouterr().err == ""  # nothing is shown while programs are compiled
-    progress.start()
-    for k in range(3):
-        progress.tick(f"now {k}")
-    progress.stop()
-    shown = capsys.readouterr().err
-    if not watched:  # a log is no place for a bar
-        assert shown == ""
-        return
-    last = shown.rstrip().splitlines()[-1]
-    assert "100%" in last
-    assert "3/3" in last
-    assert "now 2" in last
 
 
 def test_what_the_demo_draws_is_not_committed():

@@ -21,13 +21,13 @@ def figure(rng):
     time = np.linspace(0.0, 1.0, 100)
     kinetic = 85.0 * np.sin(3.0 * time) ** 2
     path = np.stack([-0.1 + 0.2 * time, 0.0 * time, 0.75 - 0.45 * time], axis=1)
-    masses = np.linspace(5.0, 0.6, 7)
+    masses, costs = np.linspace(5.0, 0.6, 7), np.geomspace(120.0, 0.04, 9)
     drawn = page(
         "a_robot_with_a_long_name",
         Checks(1e-14, 3e-07, time, kinetic, 85.0 + 0.0 * time),
         Throughput(1000, 100, 3.0, 0.05, rng.normal(size=(1000, 3))),
-        Reach(path[-1], np.geomspace(0.5, 0.004, 60), time, rng.normal(size=(99, 7)), path[:1] + 0.0 * path, path),
-        Masses(tuple(f"forearm_link_{k}" for k in range(7)), masses, 1.3 * masses, masses, masses > 0, np.ones(3)),
+        Reach(path[-1], costs, time, rng.normal(size=(100, 7)), path[:1] + 0.0 * path, path, "STALLED"),
+        Masses(tuple(f"forearm_link_{k}" for k in range(7)), masses, 1.3 * masses, masses, masses > 0, "CONVERGED", 6),
     )
     drawn.draw_without_rendering()
     yield drawn

@@ -44,7 +44,7 @@ after = state()
 after["logging"] = {name: after["logging"][name] for name in before["logging"]}
 for name in before:
     assert after[name] == before[name], f"importing dynax changed {name}: {before[name]} -> {after[name]}"
-optional = {"diffrax", "matplotlib", "mujoco", "pinocchio", "tqdm", "trimesh", "viser", "PIL"}
+optional = {"diffrax", "matplotlib", "mujoco", "pinocchio", "trimesh", "viser", "PIL"}
 heavy = optional & (set(sys.modules) - modules)
 assert not heavy, f"importing dynax imported {heavy}"
 

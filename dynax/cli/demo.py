@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
 
         good = demonstrate(options.file, root=options.root, output=options.output, quick=options.quick)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("matplotlib", "tqdm", "mujoco"):
+        if (error.name or "").partition(".")[0] not in ("matplotlib", "mujoco"):
             raise
         raise ModuleNotFoundError(f'the demo needs {error.name}: pip install "dynax[demo]"') from None
     return GOOD if good else FOUND

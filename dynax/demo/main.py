@@ -11,9 +11,8 @@ import jax
 import dynax as dx
 from dynax.demo.batch import run_batch
 from dynax.demo.checks import check
-from dynax.demo.identify import identify
+from dynax.demo.identify import find_masses
 from dynax.demo.page import check_output, draw
-from dynax.demo.progress import Progress
 from dynax.demo.reach import reach
 from dynax.demo.setting import prepare
 
@@ -26,8 +25,6 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
 
     It computes in float64, so it switches JAX to 64 bits: call it in a process of its own.
     """
-    import tqdm  # noqa: F401  # missing, it is to be missed before the work
-
     check_output(Path(output))
     jax.config.update("jax_enable_x64", True)
     begin = time.perf_counter()
@@ -52,13 +49,15 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
         f"{batch.steps_per_second:,.0f} steps/s in float32 (compiled in {batch.compile_seconds:.1f} s)"
     )
 
-    print("\n3. Torques that bring the hand to a target, by gradient through the rollout")
-    reached = reach(setting, 100, 15.0 if quick else 45.0, Progress(60 if quick else 400))
-    before, after = 1e3 * reached.distances[0], 1e3 * reached.distances[-1]
-    print(f"   the hand ends {after:.1f} mm from the target, {before:.0f} mm before")
+    print("\n3. Torques that bring the hand to a target, by dynax.optimize")
+    reached = reach(setting, 60 if quick else 100, 100)
+    before, after = (1e3 * reached.away(path) for path in (reached.path_before, reached.path_after))
+    print(f"   {reached.status} after {len(reached.costs)} iterations: the hand ends {after:.1f} mm from the target, "
+          f"{before:.0f} mm before")  # fmt: skip
 
-    print("\n4. Link masses from a motion, by gradient through the rollout")
-    masses = identify(setting, 60 if quick else 100, Progress(6 if quick else 12))
+    print("\n4. Link masses from a motion, by dynax.identify")
+    masses = find_masses(setting, 60 if quick else 100, 12)
+    print(f"   {masses.status} after {masses.iterations} iterations")
     hidden = [name for name, visible in zip(masses.names, masses.visible, strict=True) if not visible]
     print(f"   largest error {masses.error(masses.perturbed):.0%} before, {masses.error(masses.recovered):.1e} after")
     if hidden:
@@ -66,7 +65,7 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
 
     draw(Path(output), model.name, checks, batch, reached, masses)
     print(f"\nfigures: {output}    total {time.perf_counter() - begin:.0f} s")
-    return checks.energy_drift < 1e-6 and (quick or reached.reached) and masses.error(masses.recovered) < 1e-3
+    return checks.energy_drift < 1e-6 and reached.reached and masses.error(masses.recovered) < 1e-3
 
 
 def load_arm(root: str = "fixed") -> dx.Model:

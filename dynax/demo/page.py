@@ -75,11 +75,11 @@ def page(name: str, checks: Checks, batch: Throughput, reached: Reach, masses: M
     _titled(axes, "path of the hand")
 
     axes = figure.add_subplot(2, 3, 4)
-    axes.semilogy(1e3 * reached.distances, color=AFTER)
-    axes.set(title="hand to target", xlabel="gradient step", ylabel="mm")
+    axes.semilogy(reached.costs, color=AFTER, marker="o", ms=5)
+    axes.set(title="cost of the motion", xlabel="iteration")
 
     axes = figure.add_subplot(2, 3, 5)
-    axes.plot(reached.time[:-1], reached.torques, lw=1)
+    axes.plot(reached.time, reached.torques, lw=1)
     axes.set(title="optimised joint forces", xlabel="s", ylabel="N m or N")
 
     axes = figure.add_subplot(2, 3, 6)

@@ -52,16 +52,16 @@ def resample(
             f"`{what}` of joint {joint!r}" for joint in model.joint_names for _ in range(*slices(joint).indices(10**9))
         ]
         parts.append(_kept(name, np.asarray(t, float), what, np.asarray(x, float), columns, most))
-    (t, q), (own, tau) = parts
-    q = np.asarray(continuous(model, jax.numpy.asarray(q)), float)
+    (t, path), (own, forces) = parts
+    path = np.asarray(continuous(model, jax.numpy.asarray(path)), float)
     step = float(np.median(np.diff(t))) if step is None else step
     begin, end = max(t[0], own[0]), min(t[-1], own[-1])
     if not 0.0 < step < end - begin:
         raise ValueError(f"`step` is {step:g} s, for what `q` and `tau` have together, {begin:g} s to {end:g} s")
     # A last sample is not lost to rounding.
     clock = begin + step * np.arange(int((end - begin) / step + TWICE) + 1)
-    turned = jax.vmap(lambda q: normalize(model, q))(_cubic(t, q)(clock))
-    return clock, np.asarray(turned), _cubic(own, np.asarray(tau))(clock)
+    turned = jax.vmap(lambda q: normalize(model, q))(_cubic(t, path)(clock))
+    return clock, np.asarray(turned), _cubic(own, forces)(clock)
 
 
 def _kept(
