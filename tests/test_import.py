@@ -16,7 +16,7 @@ import dynax as dx
 # of a backend fails; the last lines prove that it would.
 SCRIPT = """
 import logging, os, random, sys, warnings
-import equinox, jax, numpy, optax
+import equinox, jax, numpy
 
 def state():
     known = {"root": logging.root, **logging.root.manager.loggerDict}
