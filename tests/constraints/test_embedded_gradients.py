@@ -50,13 +50,18 @@ def moved(point, along, step):
     return tuple(x + step * d for x, d in zip(point, along, strict=True))
 
 
+@pytest.mark.skipif(not versions.available() or jax.default_backend() != "cpu", reason="kernels are of a CPU")
+def test_each_way_is_one_kernel():
+    """What is found, and the way back: nothing of a library is in them."""
+    value, point, _ = case()
+    assert jax.jit(jax.grad(value, argnums=range(5))).lower(*point).as_text().count(MARK) == 2
+
+
+@pytest.mark.slow
 @pytest.mark.spec("EMBED-ABA")
 def test_gradients_by_state_and_parameters():
     value, point, along = case()
-    back = jax.jit(jax.grad(value, argnums=range(5))).lower(*point)
-    if versions.available() and jax.default_backend() == "cpu":
-        assert back.as_text().count(MARK) == 2  # what is found, and the way back: nothing of a library is in them
-    gradient = back.compile()(*point)
+    gradient = jax.jit(jax.grad(value, argnums=range(5)))(*point)
     for k, (bar, d) in enumerate(zip(gradient, along, strict=True)):
         only = tuple(d if j == k else np.zeros_like(x) for j, x in enumerate(point))
         ends = (value(*moved(point, only, sign * STEP)) for sign in (1, -1))
