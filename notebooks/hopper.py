@@ -71,29 +71,32 @@ def cost(knots, kappa):
     return 20.0 * jnp.sum(miss**2) + 0.5 * jnp.sum(run.v[-1, 1:3] ** 2) + 1e-3 * jnp.sum(knots**2)
 
 
-gradient = jax.jit(jax.value_and_grad(cost))
-
 # %% [markdown]
-# Adam (Kingma & Ba 2015), 100 steps for each `kappa`, and the best of all. `kappa` is an argument: another one
-# compiles nothing.
+# Adam (Kingma & Ba 2015), 100 steps for each `kappa`, from 16 constant forces side by side, and the best of all. Costs
+# of motions with contact have many valleys: which of them a search ends in is decided by little, such as the last digit
+# of a sum, and a third to a half of the searches find the jump. `kappa` is an argument: another one compiles nothing.
 
 # %%
-knots = jnp.tile(jnp.array([0.0, 0.3]), (STEPS // HELD, 1))
+gradients, row = jax.jit(jax.vmap(jax.value_and_grad(cost), (0, None))), (slice(None), None, None)
+starts = jnp.array([0.0, 0.3]) + 0.1 * jax.random.normal(jax.random.key(2), (16, 1, 2))
+knots = jnp.tile(starts, (1, STEPS // HELD, 1))
 begin, mean, square, k = time.process_time(), jnp.zeros_like(knots), jnp.zeros_like(knots), 0
-first, lowest, best = None, np.inf, knots
-for kappa, rate in ((1e-1, 0.03), (3e-2, 0.02), (2e-2, 0.01), (1e-2, 0.005), (5e-3, 0.002)):
+first, lowest, best = None, np.full(len(knots), np.inf), knots
+for kappa, rate in ((3e-1, 0.03), (1e-1, 0.03), (3e-2, 0.02), (2e-2, 0.01), (1e-2, 0.005)):
     for _ in range(100):
-        value, slope = gradient(knots, kappa)
-        first = float(value) if first is None else first
-        if value < lowest:
-            lowest, best = float(value), knots
-        slope = slope / jnp.maximum(1.0, jnp.linalg.norm(slope))
+        values, slope = gradients(knots, kappa)
+        first = float(jnp.min(values)) if first is None else first
+        better = values < lowest
+        lowest, best = jnp.where(better, values, lowest), jnp.where(better[row], knots, best)
+        slope = slope / jnp.maximum(1.0, jnp.linalg.norm(slope, axis=(1, 2)))[row]
         k += 1
         mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
         step = rate * (mean / (1 - 0.9**k)) / (jnp.sqrt(square / (1 - 0.99**k)) + 1e-8)
         knots = knots - step
     knots = best
-    print(f"kappa {kappa:.0e}: cost {lowest:.4f}")
+    costs = np.sort(lowest)
+    print(f"kappa {kappa:.0e}: costs", *np.round(costs[[0, 4, 8, 12, 15]], 2))
+lowest, best = float(jnp.min(lowest)), best[jnp.argmin(lowest)]
 print(f"{time.process_time() - begin:.0f} CPU s")
 
 # %% [markdown]

@@ -15,6 +15,7 @@ import pytest
 import dynax as dx
 from dynax.cli import main
 from dynax.cli.main import parser
+from dynax.demo.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 # Before 3.17 MuJoCo finds principal axes of inertia to five digits.
@@ -190,6 +191,21 @@ def test_bench_agrees_with_its_peers(capsys, tmp_path):
         assert len(told) == 6
         assert max(row["difference"] for row in told) < 1e-9
         assert all(row["seconds"] > 0 for row in found["rows"])
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_bar_counts_stages_and_leaves_no_trace(watched, capsys, monkeypatch):
+    progress = Progress(4)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
+    for text in ("one", "two", "three"):
+        progress.stage(text)
+    shown = capsys.readouterr().err
+    progress.clear()
+    if not watched:  # a log is no place for a bar
+        assert shown + capsys.readouterr().err == ""
+        return
+    assert shown.split("\r\033[K")[-1] == f"[{'#' * 12}{'.' * 12}] 2/4 three"
+    assert capsys.readouterr().err == "\r\033[K"
 
 
 def test_what_the_demo_draws_is_not_committed():

@@ -13,6 +13,7 @@ from dynax.demo.batch import run_batch
 from dynax.demo.checks import check
 from dynax.demo.identify import find_masses
 from dynax.demo.page import check_output, draw
+from dynax.demo.progress import Progress
 from dynax.demo.reach import reach
 from dynax.demo.setting import prepare
 
@@ -32,10 +33,12 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
     print(model)
     for finding in model.report:
         print(f"  note: {finding}")
-    setting = prepare(model)
+    setting, progress = prepare(model), Progress(6)
 
     print("\n1. Does it agree with itself?")
+    progress.stage("forward and inverse dynamics, a free motion")
     checks = check(setting, 200 if quick else 1000)
+    progress.clear()
     print(f"   inverse dynamics undoes forward dynamics to {checks.inverse_of_forward:.1e} N m")
     print(f"   energy of a free motion drifts by {checks.energy_drift:.1e} of what is exchanged")
     if not checks.inverse_of_forward < 1e-4:
@@ -43,27 +46,34 @@ def run(source: str | None = None, *, root: str = "fixed", output: str = "dynax_
         return False
 
     print("\n2. A batch of robots")
+    progress.stage("a rollout of a batch")
     batch = run_batch(setting, 100 if quick else 1000, 100)
+    progress.clear()
     print(
         f"   {batch.robots} robots, {batch.steps} steps each: {batch.seconds:.2f} s, "
         f"{batch.steps_per_second:,.0f} steps/s in float32 (compiled in {batch.compile_seconds:.1f} s)"
     )
 
     print("\n3. Torques that bring the hand to a target, by dynax.optimize")
-    reached = reach(setting, 60 if quick else 100, 100)
+    reached = reach(setting, 60 if quick else 100, 100, progress)
+    progress.clear()
     before, after = (1e3 * reached.away(path) for path in (reached.path_before, reached.path_after))
     print(f"   {reached.status} after {len(reached.costs)} iterations: the hand ends {after:.1f} mm from the target, "
           f"{before:.0f} mm before")  # fmt: skip
 
     print("\n4. Link masses from a motion, by dynax.identify")
+    progress.stage("a motion, and the masses of a model that moves so")
     masses = find_masses(setting, 60 if quick else 100, 12)
+    progress.clear()
     print(f"   {masses.status} after {masses.iterations} iterations")
     hidden = [name for name, visible in zip(masses.names, masses.visible, strict=True) if not visible]
     print(f"   largest error {masses.error(masses.perturbed):.0%} before, {masses.error(masses.recovered):.1e} after")
     if hidden:
         print(f"   not in the motion, so not counted: {', '.join(hidden)}")
 
+    progress.stage("the figures")
     draw(Path(output), model.name, checks, batch, reached, masses)
+    progress.clear()
     print(f"\nfigures: {output}    total {time.perf_counter() - begin:.0f} s")
     return checks.energy_drift < 1e-6 and reached.reached and masses.error(masses.recovered) < 1e-3
 

@@ -10,7 +10,11 @@ import numpy as np
 
 import dynax as dx
 from dynax import optimize
+from dynax.demo.progress import Progress
 from dynax.demo.setting import Setting
+
+TOLERANCE = 1e-6
+"""A step that promises less than this part of the cost is the last: what follows is not seen in a figure."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Reach:
         return self.away(self.path_after) < 0.01
 
 
-def reach(setting: Setting, steps: int, iterations: int) -> Reach:
+def reach(setting: Setting, steps: int, iterations: int, progress: Progress) -> Reach:
     """The least effort that brings the hand there and to rest. Effort is what the posture's inertia makes of joint
     forces, an acceleration, so that all joints are equally easy to move."""
     model, q0, dt = setting.model, setting.posture, setting.dt
@@ -61,7 +65,15 @@ def reach(setting: Setting, steps: int, iterations: int) -> Reach:
     )
     held = jnp.tile(holding, (steps, 1))
     still = optimize.rollout(problem, held)
-    found = jax.jit(lambda held, still: optimize.solve(problem, held, still, max_iterations=iterations))(held, still)
+
+    @jax.jit
+    def solve(held: jax.Array, still: jax.Array) -> optimize.Result:
+        return optimize.solve(problem, held, still, max_iterations=iterations, tolerance=TOLERANCE)
+
+    progress.stage("compiling the search for torques")
+    search = solve.lower(held, still).compile()
+    progress.stage("searching for torques")
+    found = search(held, still)
     costs = np.asarray(found.history.cost)
     hands = jax.jit(jax.vmap(hand))
     return Reach(

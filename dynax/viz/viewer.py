@@ -54,8 +54,9 @@ class Viewer:
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0):
+        viser = import_viser()
         with _silence():
-            self._server = import_viser().ViserServer(host=host, port=port, verbose=False)
+            self._server = viser.ViserServer(host=host, port=port, verbose=False)
         self._scene, self._gui = self._server.scene, self._server.gui
         self._stage: list[Actor] = []
         self._handles: list[dict[str, Any]] = []
