@@ -17,10 +17,12 @@ from dynax.algorithms.factor import solve
 from dynax.algorithms.mean_velocity import place
 from dynax.algorithms.rnea import rnea
 from dynax.compile.batching import along_moving, by_samples, trailing
+from dynax.derivatives.rule import closed_form
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.routes.inverse_dynamics import inverse_dynamics
 from dynax.simulate.friction import DryFriction, dry_friction, folded, law, settled, tree
+from dynax.simulate.midpoint_rule import rate
 from dynax.simulate.newton import resistance, root, spread
 from dynax.simulate.stepper import AbstractStepper, State, later, refuse_closed
 from dynax.tree.bodies import per_velocity
@@ -131,8 +133,11 @@ def _of_tree(iterations: int) -> Callable[..., Middle]:
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Middle, Middle]:
         found = middle(*primals)
-        vm, rate = along_moving(lambda *state: again(*state, *found), primals, tangents)
-        return Middle(vm, found.sense), Middle(rate, jnp.zeros_like(found.sense))
+        if closed_form(primals[0]):
+            vm, change = found.v, rate(primals, tangents, *found)
+        else:
+            vm, change = along_moving(lambda *state: again(*state, *found), primals, tangents)
+        return Middle(vm, found.sense), Middle(change, jnp.zeros_like(found.sense))
 
     @by_samples
     def again(model: Model, q, v, tau, dt, vm, sense) -> jax.Array:
