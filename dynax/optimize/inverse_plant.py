@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 from dynax.algorithms.crba import mass_matrix
 from dynax.linear.matrices import product
 from dynax.linear.solve import solve as solve_linear
+from dynax.model import Model
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import joint_force
 from dynax.optimize.plant import ClosedFormEuler, ModelPlant
@@ -97,6 +98,8 @@ def inverse_plant(model: Any, *, actuation: ArrayLike | None = None) -> InverseP
     where `x = [q, v]` and `w` has `nu` entries; the plant is a pytree, take it from `params` to differentiate by the
     model.
     """
+    if not isinstance(model, Model):
+        raise ValueError(f"`model` is of type {type(model).__name__}, expected a tree of rigid bodies; use o.plant")
     refuse_closed(model, ClosedFormEuler())
     nv = model.nv
     B = np.eye(nv) if actuation is None else np.asarray(actuation, float)

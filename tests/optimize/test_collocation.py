@@ -76,6 +76,10 @@ def test_a_block_is_moved():
         y = newton(nlp, 1)
         near(nlp.objective(y), cost, 1e-9)
         if method == "hermite_simpson":
+            near(nlp.objective(y), cost, 1e-10)
+            lengths = jnp.array([0.0, 0.2, 0.5, 0.3, 0.0])
+            uneven = o.as_nlp(dataclasses.replace(problem, dt=lengths[:-1], per_knot=lengths), *start)
+            near(uneven.objective(newton(uneven, 1)), cost, 1e-10)
             # The middles begin where Hermite has them, and are more variables with as many equations.
             apart = o.as_nlp(problem, *start, separated=True)
             assert (apart.n - nlp.n, apart.m - nlp.m) == (2 * (N + 1), 2 * (N + 1))
@@ -127,6 +131,23 @@ def test_a_cart_pole_swings_up_as_kelly_has_it():
     near([states[1, -1], -states[-1, -1]], 1.8645, 0.01)
     near(np.max(np.abs(controls)), 13.98, 0.02)  # which is between two nodes
     assert np.max(np.abs(states[:, 0])) <= 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.spec("OC-04")
+def test_meshes_of_kelly():
+    """How either rule comes to the optimum as the mesh is refined."""
+    published = {
+        ("hermite_simpson", 40): (58.807576, 1e-6),
+        ("hermite_simpson", 160): (58.8076673, 1e-7),
+        ("hermite_simpson", 320): (58.8076675, 1e-7),
+        ("trapezoid", 40): (59.3255, 1e-4),
+        ("trapezoid", 80): (58.9453, 1e-4),
+    }
+    for (method, N), (cost, tolerance) in published.items():
+        problem = swing_up(N, method)
+        nlp = o.as_nlp(problem, *o.guess(problem, *straight(N, [1.0, np.pi], 2.0)))
+        near(nlp.objective(newton(nlp)), cost, tolerance)
 
 
 @pytest.mark.spec("OC-05")

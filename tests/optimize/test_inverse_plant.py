@@ -74,3 +74,5 @@ def test_what_does_not_fit_is_named():
         o.inverse_plant(model, actuation=np.ones((3, 1)))
     with pytest.raises(ValueError, match=r"`actuation` of shape \(2, 2\) has columns that depend on each other"):
         o.inverse_plant(model, actuation=np.ones((2, 2)))
+    with pytest.raises(ValueError, match="`model` is of type EmbeddedModel, expected a tree of rigid bodies"):
+        o.inverse_plant(dx.embed(model, jnp.zeros(2)))

@@ -5,6 +5,8 @@ Its equations are written out here, by kinetic energy, and compared with dynax's
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,29 +115,67 @@ def test_armatures_alone_miss_the_coupling():
     near(acceleration(q, v, force), coupled, 1e-8)
 
 
-@pytest.mark.slow
-@pytest.mark.spec("OC-19")
-def test_least_effort():
-    """From rest to rest in 0.53 s, within the torques that the motors have: those of joint 1 are at their limits."""
-    N, T = 80, 0.53
-    start, move = np.array([0.0, -1.5, 0.0]), np.array([1.0, -0.45, 1.0])
-    goal = jnp.concatenate([jnp.asarray(start + move), jnp.zeros(3)])
-    gears = jnp.array([-126.0, 252.0, 72.0])
+START, MOVE = np.array([0.0, -1.5, 0.0]), np.array([1.0, -0.45, 1.0])
+GEARS, FASTEST = jnp.array([-126.0, 252.0, 72.0]), np.array([3.0, 1.5, 5.2])
+
+
+def move(N: int, T: float, **more) -> tuple[o.Problem, tuple]:
+    """From rest to rest within the torques that the motors have, and a smooth guess."""
+    goal = jnp.concatenate([jnp.asarray(START + MOVE), jnp.zeros(3)])
     problem = o.collocation(
-        o.plant(lambda x, u, p: jnp.concatenate([x[3:], acceleration(x[:3], x[3:], gears * u)]), states=6, controls=3),
-        jnp.concatenate([jnp.asarray(start), jnp.zeros(3)]),
+        o.plant(lambda x, u, p: jnp.concatenate([x[3:], acceleration(x[:3], x[3:], GEARS * u)]), states=6, controls=3),
+        jnp.concatenate([jnp.asarray(START), jnp.zeros(3)]),
         jnp.full(N, T / N),
-        costs=[o.residual(lambda x, u, p: u, 2.0)],
         end_constraints=[o.equality(lambda x, p: x - goal)],
         lower=-7.5,
         upper=7.5,
+        **more,
     )
     t = np.linspace(0.0, 1.0, N + 1)[:, None]
-    smooth = np.concatenate([start + t * t * (3.0 - 2.0 * t) * move, 6.0 * t * (1.0 - t) * move / T], axis=1)
-    guess = o.guess(problem, smooth, np.zeros((N + 1, 3)))
+    smooth = np.concatenate([START + t * t * (3.0 - 2.0 * t) * MOVE, 6.0 * t * (1.0 - t) * MOVE / T], axis=1)
+    return problem, o.guess(problem, smooth, np.zeros((N + 1, 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("OC-19")
+def test_least_effort():
+    """In 0.53 s; the torques of joint 1 are at their limits."""
+    problem, guess = move(80, 0.53, costs=[o.residual(lambda x, u, p: u, 2.0)])
     result = converged(jax.jit(lambda: o.solve(problem, *guess, second_order=True, penalty=1e3))())
     near(result.cost, 20.40425, 1e-5)
     _, states, controls, _ = o.nodes(problem, result)
     assert np.max(np.abs(controls[:, 0])) > 7.5 - 1e-9
     # The other limits of the robot do not press.
     assert np.all(np.abs(states) < [2.97, 2.01, 2.86, 3.0, 1.5, 5.2])
+
+
+@pytest.mark.slow
+@pytest.mark.spec("OC-20")
+def test_least_time():
+    """Within its velocities too. Torques jump between their limits, or hold a joint at its fastest; a square that fades
+    with each solution lets them bend at first, and what presses is known from the one before."""
+    N = 120
+    problem, guess = move(
+        N,
+        0.5,
+        method="midpoint",
+        costs=[o.cost(lambda x, u, p: 1.0 + p * jnp.sum(u * u))],
+        constraints=[o.inequality(lambda x, u, p: jnp.concatenate([x[3:] / FASTEST, -x[3:] / FASTEST]) - 1.0)],
+        params=0.0,
+        free_time=(0.5, 2.0),
+    )
+
+    @jax.jit
+    def solve(weight, guess, multipliers):
+        faded = dataclasses.replace(problem, params=weight)
+        return o.solve(faded, *guess, second_order=True, penalty=10.0, max_iterations=300, multipliers=multipliers)
+
+    multipliers = o.Multipliers(jnp.zeros((N + 1, 6)), jnp.zeros(6), jnp.ones(()))
+    for weight in (1e-3, 3e-4, 1e-4, 3e-5, 1.5e-5):
+        result = converged(solve(weight, guess, multipliers))
+        guess, multipliers = (result.controls, result.states), result.multipliers
+    time, states, controls, _ = o.nodes(problem, result)
+    near(time[-1], 0.49519, 1e-4)
+    near(np.max(np.abs(states[:, 3:]), axis=0), FASTEST, 1e-6)
+    near(np.max(np.abs(controls), axis=0), 7.5, 1e-9)
+    assert np.all(np.abs(states[:, :3]) < [2.97, 2.01, 2.86])

@@ -216,8 +216,9 @@ def test_quadrotor():
 def test_panda_reach():
     model = panda()
     problem, hold = panda_reach(model)
-    for guess in (hold, 0.0 * hold):
-        result = converged(o.solve(problem, guess))
+    # At rest with the torques that hold it and with none, and as the former move it (DDP, single shooting).
+    for guess, states in ((hold, None), (0.0 * hold, None), (hold, o.rollout(problem, hold))):
+        result = converged(o.solve(problem, guess, states))
         near(result.cost, 0.362218199399, 1e-9)
     hand = dx.frame_pose(model, result.states[-1, :7], "panda_hand").translation
     near(hand, [0.29953104, 0.39930778, 0.60009964], 1e-7)
