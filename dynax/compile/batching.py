@@ -25,7 +25,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.compile.lowering import in_many_kernels, on_cpus
+from dynax.compile.lowering import in_many_kernels, on_cpus, on_one_device
 
 Result = TypeVar("Result")
 Rule = Callable[[tuple, tuple], tuple[Any, Any]]
@@ -143,9 +143,9 @@ class _Batched:
         return results.unflatten(found)
 
     def shapes(self, structure: Any, leaves: Any) -> Any:
-        """Of the results, whatever devices the leaves vary over."""
+        """Of the results, whatever devices the leaves vary over: traced as when it is lowered, and so only once."""
         plain = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in leaves]
-        with jax.numpy_rank_promotion("allow"):  # inside, arrays have batch axes or none
+        with jax.numpy_rank_promotion("allow"), on_one_device():  # inside, arrays have batch axes or none
             return jax.eval_shape(self.like, *structure.unflatten(plain))
 
     def on_leaves(self, structure: Any, leaves: Any) -> list:
@@ -167,7 +167,9 @@ def _evaluated(*leaves: jax.Array, function: _Batched, structure: Any, batch: tu
 
 @_primitive.def_abstract_eval
 def _shapes(*leaves: Any, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
-    found = jax.tree.leaves(function.shapes(structure, leaves))
+    # Those of one sample, which are known: to trace the whole batch would take as long again.
+    samples = [jax.core.ShapedArray(x.shape[: x.ndim - len(batch)], x.dtype) for x in leaves]
+    found = [x.update(shape=(*x.shape, *batch)) for x in jax.tree.leaves(function.shapes(structure, samples))]
     if all(x == jax.core.ShapedArray(x.shape, x.dtype, x.weak_type) for x in leaves):
         return [jax.core.ShapedArray(x.shape, x.dtype) for x in found]
     # Over the devices of a `shard_map` results vary as the sum of all arguments does; and where the mesh is in the

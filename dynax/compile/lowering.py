@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -32,12 +33,15 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
     if count is None:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
+    numbers = sum(math.prod(aval.shape[: aval.ndim - len(batch)]) for aval in context.avals_out)
+
     def in_tiles(*leaves: jax.Array) -> list:
-        return tiled(lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, function.tile)
+        return tiled(
+            lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, numbers, function.tile
+        )
 
     if count == 1:
-        # Within `shard_map` a transpose would move its result to where its argument lies, which no kernel can.
-        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+        with on_one_device():
             return _lowered(context, operands, in_tiles)
     if not batch or not isinstance(batch[-1], int) or batch[-1] % count:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
@@ -48,6 +52,12 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
         lambda *leaves: tuple(in_tiles(*leaves)), mesh=mesh, in_specs=specs, out_specs=results, check_vma=False
     )
     return _lowered(context, operands, lambda *leaves: list(shared(*leaves)))
+
+
+def on_one_device() -> AbstractContextManager[Any]:
+    """Programs are traced as for one device: within `shard_map` a transpose would move its result to where its argument
+    lies, which no kernel can."""
+    return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
 def _last(ndim: int) -> PartitionSpec:
@@ -70,9 +80,14 @@ def _sharers(context: Any) -> int | None:
 
 
 def tiled(
-    function: Callable, structure: Any, batch_axes: int, leaves: Sequence[jax.Array], width: int | None = None
+    function: Callable,
+    structure: Any,
+    batch_axes: int,
+    leaves: Sequence[jax.Array],
+    results: int,
+    width: int | None = None,
 ) -> list[jax.Array]:
-    """`function(leaves)` in one kernel, in a loop over tiles of the batch if that is long.
+    """`function(leaves)`, of `results` numbers a sample, in one kernel, and tile by tile where the batch is long.
 
     The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
     cut, and whatever the others hold comes along.
@@ -81,16 +96,15 @@ def tiled(
     def whole(leaves: Sequence[jax.Array]) -> list:
         return in_one_kernel(lambda *leaves: function(leaves), leaves)
 
-    found = jax.eval_shape(function, leaves)
-    batch = found[0].shape[found[0].ndim - batch_axes :] if found else ()
+    batch = tuple(_length(leaves, k) for k in range(-batch_axes, 0))
     samples = math.prod(batch)
     if not batch or not isinstance(samples, int):  # a batch of unknown size, exported so
         return whole(leaves)
     alike = _alike(leaves, batch_axes)
     if alike > 1:
-        flat = tiled(function, structure, batch_axes - alike + 1, [_as_one_axis(x, alike) for x in leaves], width)
+        one_axis = [_as_one_axis(x, alike) for x in leaves]
+        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, results, width)
         return [_as_axes(x, batch[-alike:]) for x in flat]
-    results = sum(x.size for x in found) / max(samples, 1)
     width = max(1, (width or _width(structure, leaves, results)) * batch[-1] // max(samples, 1))
     if batch[-1] < 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
@@ -105,6 +119,11 @@ def tiled(
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
     parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
     return [jnp.moveaxis(x, 0, -1) for x in parts]
+
+
+def _length(leaves: Sequence[jax.Array], axis: int) -> Any:
+    """Of an axis of the batch, which is one in leaves that are the same for all."""
+    return next((n for n in (x.shape[axis] for x in leaves) if not isinstance(n, int) or n != 1), 1)
 
 
 def _alike(leaves: Sequence[jax.Array], batch_axes: int) -> int:

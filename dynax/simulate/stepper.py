@@ -77,7 +77,8 @@ def refuse_open(model: AnySystem, q: jax.Array) -> None:
         return
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
         return
-    residual, error = map(np.asarray, _errors(own, q))
+    with jax.ensure_compile_time_eval():  # within a program that is traced for other arguments, too
+        residual, error = map(np.asarray, _errors(own, q))
     worst = int(np.argmax(error))
     if error[worst] > LOOSE:
         name = next(name for name, rows in constraint_names(own).items() if rows.start <= worst < rows.stop)

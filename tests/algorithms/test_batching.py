@@ -9,7 +9,8 @@ import pytest
 from jax import export
 
 import dynax as dx
-from dynax.compile.tiles import LANES, even_width
+from dynax.compile.batching import trailing
+from dynax.compile.tiles import LANES, WIDEST_TILE, even_width
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +224,19 @@ def test_ranks_need_not_be_promoted(robot):
     model, *state = robot
     with jax.numpy_rank_promotion("raise"):
         assert jax.vmap(partial(dx.forward_dynamics, model))(*state).shape == (len(state[0]), model.nv)
+
+
+def test_a_function_is_traced_once_for_a_state_and_once_more_for_a_tile():
+    traced = []
+
+    def core(model, x):
+        traced.append(x.shape)
+        return 2.0 * x
+
+    function = trailing(core)
+    jax.jit(lambda x: function((), x)).lower(jnp.zeros(7))
+    assert traced == [(7,)]
+    jax.jit(jax.vmap(lambda x: function((), x))).lower(jnp.zeros((1024, 7)))
+    assert traced == [(7,), (7, WIDEST_TILE)]
+    jax.jit(jax.vmap(jax.vmap(lambda x: function((), x)))).lower(jnp.zeros((3, 2, 7)))
+    assert traced == [(7,), (7, WIDEST_TILE), (7, 6)]

@@ -91,6 +91,8 @@ def test_open_loops():
         dx.rollout(MODEL, far, V, NOTHING, DT)
     with pytest.raises(ValueError, match=r"'close' of model 'four-bar' is open.*residual is -?\d"):
         dx.rollout(ROCKER.model, far, jnp.zeros(3), lambda t, q, v: 0 * v, DT, steps=3)
+    with pytest.raises(ValueError, match="'close' of model 'four-bar' is open at the beginning"):
+        jax.make_jaxpr(lambda controls: dx.rollout(MODEL, far, V, controls, DT))(NOTHING)  # the beginning is known
     run = turn(V, MASS, far, NOTHING)
     np.testing.assert_array_equal(run.status, dx.RolloutStatus.OPEN)
     np.testing.assert_array_equal(run.q, np.broadcast_to(far, run.q.shape))
