@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from simulate.systems import advance, at, double_pendulum, solid
+from simulate.systems import advance, at, double_pendulum, moving, solid
 
 import dynax as dx
 from dynax.compile.one_kernel import equations
@@ -68,6 +68,38 @@ def test_forward_mode_and_hessian(stepper):
     np.testing.assert_allclose(hessian, hessian.T, atol=1e-12)
     row = slope(lambda q: derivatives(q, jnp.eye(2))[0][0], Q, jnp.array([1.0, 0.0]))
     np.testing.assert_allclose(hessian[0], row, rtol=1e-7)
+
+
+def test_gradient_of_a_step_that_turns_slips_and_sticks():
+    """Of the implicit midpoint: a ball joint turns, one axis of it sticks, a hinge with a spring slips."""
+    b = dx.ModelBuilder()
+    b.body("arm", joint=dx.Spherical(), inertia=solid(1.0, [0.0, 0.1, 0.25], [0.05, 0.04, 0.03]))
+    hand, hinge = solid(0.7, [0.1, 0.0, 0.2], [0.02, 0.03, 0.01]), dx.Revolute((1.0, 0.3, 0.0))
+    b.body("hand", parent="arm", joint=hinge, placement=at(0, 0, 0.5), inertia=hand, armature=0.05, stiffness=0.8)
+    tree = b.build()
+    rubbing = jnp.array([30.0, 0.0, 0.0, 0.2])
+    q, v = moving(tree)
+    inputs = {
+        "dq": jnp.zeros(4), "v": v.at[0].set(0.0), "tau": jnp.array([0.0, 0.2, -0.3, 0.4]), "dt": jnp.asarray(0.05),
+        "mass": tree.mass, "com": tree.com, "stiffness": tree.stiffness, "gravity": tree.gravity,
+        "friction_loss": rubbing,
+    }  # fmt: skip
+
+    def loss(x):
+        model = tree.replace(**{name: x[name] for name in x if hasattr(tree, name)})
+        start = dx.integrate(tree, q, x["dq"])
+        after, v = dx.step(model, start, x["v"], x["tau"], x["dt"], stepper="implicit_midpoint")
+        return (dx.difference(tree, q, after) ** 2).sum() + (v**3).sum(), v
+
+    (_, v), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(inputs)
+    assert abs(v[0]) < 1e-6 < abs(v[3])
+    value = jax.jit(lambda x: loss(x)[0])
+    for k, name in enumerate(inputs):
+        direction = jax.tree.map(jnp.zeros_like, inputs)
+        direction[name] = jax.random.normal(jax.random.key(k), inputs[name].shape)
+        direction["friction_loss"] *= rubbing > 0  # the others have none, and less is no friction
+        along = float(jnp.vdot(gradient[name], direction[name]))
+        assert along == pytest.approx(float(slope(value, inputs, direction)), rel=1e-7, abs=1e-8), name
 
 
 def test_policy_with_parameters():
