@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -40,29 +43,30 @@ def hopper() -> dx.Model:
     return b.build()
 
 
+def lane(key):
+    """Where a robot of its own ends."""
+    model, ankle = hopper(), dx.Transform.from_translation((0, 0, -0.4))
+    foot = dx.contact.Collider("shank", dx.contact.Sphere(0.03), ankle)
+    u = jax.random.uniform(key, (8, 4), minval=-1.0)
+    own = model.replace(
+        friction_loss=model.friction_loss * (1.0 + 0.1 * u[0]),
+        armature=model.armature * (1.025 + 0.025 * u[1]),
+        com=model.com.at[1].add(0.05 * u[2, :3]),
+        mass=(model.mass * (1.0 + 0.1 * u[3])).at[1].add(u[4, 0]),
+    )
+    floor = dx.contact.Collider("world", dx.contact.Plane(), material=dx.contact.Material(0.7 + 0.3 * u[5, 0]))
+    servo = actuate.PositionServo(35.0 + 5.0 * u[6, :2], 0.5 + 0.1 * u[6, 2:])
+    drive = actuate.on_joints(model, ["hip", "knee"], actuate.Delayed(servo, 1))
+    q = jnp.array([0.0, 0.825, 0.0, 0.0]) + 0.05 * u[7] * jnp.array([0.0, 0.0, 1.0, 1.0])
+    scene = dx.contact.scene(own, [foot, floor])
+    return dx.rollout(scene, q, jnp.zeros(4), jnp.zeros((3, 2)), 0.005, actuators=drive).q[-1]
+
+
 @pytest.mark.spec("AC-07")
 def test_lanes_randomised_in_seven_fields():
     """Friction of the floor, dry friction, armature, centre of the torso, all masses, that of the torso, the pose, and
     the gains of the servos besides: 4096 lanes, one program for other draws, and no lane knows another."""
-    model, ankle = hopper(), dx.Transform.from_translation((0, 0, -0.4))
-    foot = dx.contact.Collider("shank", dx.contact.Sphere(0.03), ankle)
-
-    def motion(key):
-        u = jax.random.uniform(key, (8, 4), minval=-1.0)
-        own = model.replace(
-            friction_loss=model.friction_loss * (1.0 + 0.1 * u[0]),
-            armature=model.armature * (1.025 + 0.025 * u[1]),
-            com=model.com.at[1].add(0.05 * u[2, :3]),
-            mass=(model.mass * (1.0 + 0.1 * u[3])).at[1].add(u[4, 0]),
-        )
-        floor = dx.contact.Collider("world", dx.contact.Plane(), material=dx.contact.Material(0.7 + 0.3 * u[5, 0]))
-        servo = actuate.PositionServo(35.0 + 5.0 * u[6, :2], 0.5 + 0.1 * u[6, 2:])
-        drive = actuate.on_joints(model, ["hip", "knee"], actuate.Delayed(servo, 1))
-        q = jnp.array([0.0, 0.825, 0.0, 0.0]) + 0.05 * u[7] * jnp.array([0.0, 0.0, 1.0, 1.0])
-        lane = dx.contact.scene(own, [foot, floor])
-        return dx.rollout(lane, q, jnp.zeros(4), jnp.zeros((3, 2)), 0.005, actuators=drive).q[-1]
-
-    run = jax.jit(jax.vmap(motion))
+    run = jax.jit(jax.vmap(lane))
     keys = jax.random.split(jax.random.key(0), 4096)
     ends = run(keys)
     assert ends.shape == (4096, 4)
@@ -71,6 +75,33 @@ def test_lanes_randomised_in_seven_fields():
     np.testing.assert_array_equal(run(keys[::-1])[::-1], ends)
     assert not np.array_equal(run(jax.random.split(jax.random.key(1), 4096)), ends)
     assert run._cache_size() == 1
+
+
+# A fresh process, because the number of devices is fixed when JAX starts.
+ON_EIGHT = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from test_learners import lane
+
+jax.config.update("jax_enable_x64", True)
+keys = jax.random.split(jax.random.key(0), 64)
+over_lanes = NamedSharding(Mesh(np.array(jax.devices()), ("lane",)), PartitionSpec("lane"))
+spread = jax.jit(jax.vmap(lane))(jax.device_put(keys, over_lanes))
+assert len(spread.sharding.device_set) == 8
+print(np.abs(np.asarray(spread) - np.asarray(jax.jit(jax.vmap(lane))(keys))).max())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("AC-07")
+def test_lanes_on_eight_devices_are_those_on_one():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    command, folder = [sys.executable, "-c", ON_EIGHT], Path(__file__).parent
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 1e-6
 
 
 @pytest.mark.slow
