@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from importlib import resources
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -121,13 +122,30 @@ def main() -> None:
     print(f"{wall:.1f} times as fast, {cpu:.1f} in CPU time; mujoco {mujoco.__version__}")
 
     fit = identify.output_error(build, jnp.asarray(x), segment, DT, free=False, scale=0.1, **options)
-    best, _ = sysid.optimize(initial_params=params, residual_fn=theirs, optimizer="mujoco", verbose=False)
-    off = np.abs(np.asarray(fit.params) - best.as_vector()).max()
-    print(f"optima: {identify.Status(int(fit.status)).name}, parameters differ by {off:.1e}")
-    for name, end in (("dynax", fit.params), ("sysid", best.as_vector())):
+    print(f"dynax ends with {identify.Status(int(fit.status)).name}")
+
+    def central(x: np.ndarray, _: np.ndarray) -> np.ndarray:
+        """Of their residual: for the toolbox in the place of its forward differences, and as a judge of all ends."""
+        steps = 1e-5 * np.maximum(1.0, np.abs(x.ravel()))
+        both = (of_theirs(x.reshape(-1, 1) + sign * np.diag(steps)) for sign in (1.0, -1.0))
+        return np.subtract(*both) / (2.0 * steps)
+
+    ends = {"dynax": np.asarray(fit.params)}
+    tight: dict[str, Any] = {"gtol": 1e-14, "xtol": 1e-14}
+    exact = tight | {"jacobian": central}
+    for name, extra in (("sysid", {}), ("sysid, tight", tight), ("sysid, tight, central differences", exact)):
+        best, _ = sysid.optimize(params, theirs, optimizer="mujoco", verbose=False, **extra)
+        ends[name] = best.as_vector()
+    for name, end in ends.items():
+        off = np.abs(end - ends["dynax"]).max()
+        print(f"{name}: parameters {off:.1e} from those of dynax; a step of Gauss and Newton from there")
         r, J = (np.asarray(f(jnp.asarray(end))).reshape(14 * (STEPS + 1), -1) for f in (residual, jacobian))
-        left = np.abs(np.linalg.lstsq(J, r[:, 0], rcond=None)[0]).max()
-        print(f"{name} ends at {0.5 * np.sum(r * r):.12e}, its gradient {np.abs(J.T @ r).max():.1e}; {left:.1e} to go")
+        for what, missing, slope in (
+            ("our residual and its exact Jacobian", r[:, 0], J),
+            ("theirs and central differences", of_theirs(end), central(end, end)),
+        ):
+            left, squares = np.linalg.lstsq(slope, missing, rcond=None)[0], 0.5 * missing @ missing
+            print(f"  {np.abs(left).max():.1e} by {what}, half the squares {squares:.12e}")
 
 
 if __name__ == "__main__":

@@ -1,54 +1,95 @@
-"""Inverse dynamics as a linear function of the inertial parameters."""
+"""Inverse dynamics as a linear function of the inertial parameters (Atkeson, An & Hollerbach 1986).
+
+In the axes of a body about its origin, of acceleration `a` and angular velocity `w`, the force it needs is
+
+    f = m a + alpha x h + w x (w x h)        n = I alpha + w x I w + h x a        h = m c
+
+and joint `j`, which moves it by `[s; u]`, feels `s . n + u . f` of that:
+
+    m   u . a        h   a x s + u x alpha + w x (w x u)        I   s alpha^T + (s x w) w^T, paired with I
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import batch_last
+from dynax.compile.batching import trailing
+from dynax.compile.fence import apart
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-from dynax.spatial import Force, RigidInertia, Sym3, Vec3
-from dynax.tree.bodies import body_force
-from dynax.tree.freedoms import freedoms, pair
+from dynax.spatial import Mat3, Motion, Vec3
+from dynax.tree.bodies import public_motion, public_rotation
+from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import Kinematics, kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Constants, setup
 
 
-def regressor(model: Model, q, v, a) -> jax.Array:
-    """The regressor `(nv, n, 10, *batch)`."""
-    s = setup(model, q, v)
+class _Moving(NamedTuple):
+    """Bodies in their own axes about their origins."""
+
+    axes: Mat3
+    """In the world."""
+    origin: Vec3
+    """In world axes."""
+    velocity: Motion
+    acceleration: Motion
+
+
+def _moving(constants: Constants, k: Kinematics) -> _Moving:
+    assert k.position is not None
+    assert k.velocity is not None
+    assert k.acceleration is not None
+    axes = public_rotation(constants, k.rotation)
+    both = (public_motion(constants, k.rotation, x) for x in (k.velocity, k.acceleration))
+    return _Moving(axes, k.position - axes @ constants.hinge_offset, *both)
+
+
+def regressor(model: Model, q, v, a) -> tuple[jax.Array, ...]:
+    """The regressor, for each of the ten parameters of a body `(n, nv, *batch)`."""
+    s = setup(model, q, v, "automatic")
     kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
     rows = freedoms(model, s, kin)
+    bodies = s.layout.body_order(Parts(_moving(s.constants.roots, kin.roots), _moving(s.constants.rows, kin.rows)))
 
-    position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position))
+    of = jax.tree.map(lambda x: apart(x)[:, None], bodies)  # [body, freedom]
+    column, at = jax.tree.map(lambda x: x[None], (rows.column, rows.position))
+    carried = model.topology.support[:, model.topology.body_of_velocity]
+    carried = carried.reshape(carried.shape + (1,) * len(s.batch))
+    there = column.shift(of.origin - at).rotate_back(of.axes)
+    moves, turns = (jax.tree.map(lambda x: apart(jnp.where(carried, x, 0.0)), m) for m in (there.linear, there.angular))
 
-    def column(values: jax.Array) -> jax.Array:
-        """Joint forces `[body, freedom]` when each body has the inertial parameters `values`, shape `(10,)`."""
-
-        def force(constants: Constants, k: Kinematics) -> Force:
-            assert k.velocity is not None
-            assert k.acceleration is not None
-            # Parameters stand in body axes about the body's origin, the recursion in internal ones about the joint.
-            own = RigidInertia(values[0], Vec3(*values[1:4]), Sym3(*values[4:]))
-            internal = own.shift_to_parent(-constants.hinge_offset).rotate(constants.hinge_rotation.T)
-            return body_force(internal.rotate(k.rotation), k.velocity, k.acceleration)
-
-        forces = Parts(force(s.constants.roots, kin.roots), force(s.constants.rows, kin.rows))
-        return pair(s.layout.body_order(forces), rows.column, position, rows.position)
-
-    # One unit parameter at a time, side by side: the forces are linear in them.
-    columns = jnp.swapaxes(jax.vmap(column, out_axes=2)(jnp.eye(10, dtype=s.dtype)), 0, 1)
-    carried = model.topology.support[:, model.topology.body_of_velocity].T  # [freedom, body]
-    return jnp.where(carried.reshape(carried.shape + (1,) * (columns.ndim - 2)), columns, 0.0)
+    w, alpha = of.velocity.angular, of.acceleration.angular
+    classical = of.acceleration.linear + w.cross(of.velocity.linear)
+    around = turns.cross(w)
+    first = classical.cross(turns) + moves.cross(alpha) + w.cross(w.cross(moves))
+    second = turns.outer(alpha) + around.outer(w)
+    products = second.xy + second.yx, second.yz + second.zy, second.xz + second.zx
+    return moves.dot(classical), first.x, first.y, first.z, second.xx, second.yy, second.zz, *products
 
 
-@batch_last
+_components = trailing(regressor)
+
+
+@jax.jit
 def _regressor(model: Model, q, v, a) -> jax.Array:
-    return regressor(model, q, v, a).reshape(model.nv, 10 * model.num_bodies, *q.shape[1:])
+    # Put together outside: in one kernel each entry would choose between the ten.
+    ten = jnp.stack(_components(model, q, v, a), axis=-1)
+    return jnp.swapaxes(ten, 0, 1).reshape(model.nv, 10 * model.num_bodies)
+
+
+def inverse_dynamics_along(model: Model, q: jax.Array, v: jax.Array, a: jax.Array, directions: jax.Array) -> jax.Array:
+    """`Y directions`, shape `(nv, p)`, for `directions` of `(10 n, p)` that are the same for all samples: those of a
+    batch stay side by side, where `Y` itself would be turned round for a product of many small matrices."""
+    ten = jnp.stack(_components(model, q, v, a))
+    own = directions.reshape(model.num_bodies, 10, -1)
+    return lax.dot_general(own, ten, (((1, 0), (0, 1)), ((), ())), precision=lax.Precision.HIGHEST).T
 
 
 @for_models

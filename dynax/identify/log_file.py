@@ -1,8 +1,10 @@
 """Logs in files, their columns known by the names of joints: no order of joints is taken for granted.
 
     CSV     a first line of names: time, q/shoulder, ..., tau/shoulder, ...; entries of a joint that has several are
-            q/wrist[0], q/wrist[1], ... Other columns are left alone. What is empty is not a number, for `resample`.
+            q/wrist[0], q/wrist[1], ...
     NPZ     arrays of those names, shape (T,) each; or `time`, `q` (T, nq), `tau` (T, nv) with `joint_names`.
+
+Other columns are left alone. What is empty is not a number, for `resample`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from dynax.identify.sensitivity import by_steps, motion_slopes, residual_slopes
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.rollout import rollout
 from dynax.simulate.stepper import AbstractStepper
-from dynax.simulate.trajectory import Trajectory
 
 
 class Segments(NamedTuple):
@@ -150,12 +149,8 @@ def slopes(of: Build, missed: Missed, stepper, x, z, data: Segments, dt) -> tupl
 
         return *first, jax.jacfwd(near)(z)
 
-    def simulated(q: jax.Array, v: jax.Array, controls: jax.Array) -> Trajectory:
-        return rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
-
     q, v, first = jax.vmap(start)(data.q, data.v, z)
-    runs = jax.vmap(simulated)(q, v, data.controls)
-    motion = motion_slopes(of, x, first, runs, data.controls, dt, stepper)
+    runs, motion = motion_slopes(of, x, q, v, first, data.controls, dt, stepper)
     J = residual_slopes(of, missed, x, motion, runs, data.measured)
     r = jax.vmap(jax.vmap(partial(missed, model)))(runs.q, runs.v, data.measured)
     return J, r

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from dynax.algorithms.regressor import inverse_dynamics_regressor
+from dynax.algorithms.regressor import inverse_dynamics_along
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.derivatives.rule import closed_form
 from dynax.linear.matrices import product
@@ -27,9 +28,10 @@ from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.model.inertias import inertial_parameters
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
-from dynax.simulate.friction import kick, law, stepped
+from dynax.simulate.friction import Stepped, kick, law, stepped
 from dynax.simulate.rollout import STEPPERS
-from dynax.simulate.stepper import AbstractStepper, acceleration
+from dynax.simulate.stepper import AbstractStepper, State, acceleration
+from dynax.simulate.trajectory import Trajectory
 
 BODIES = frozenset({"mass", "com", "first_moment", "inertia"})
 DRIVES = ("armature", "damping", "friction_loss", "stiffness")
@@ -48,9 +50,8 @@ class Slopes(NamedTuple):
 def slopes_of(build: Callable[[jax.Array], Any], x: jax.Array, stepper: str | AbstractStepper) -> Slopes | None:
     """The slopes where the closed form serves: a tree of rigid bodies, one of the Euler methods, and parameters that
     move nothing but what the equations are linear in; else `None`."""
-    method = STEPPERS.get(stepper) if isinstance(stepper, str) else stepper
     model = jax.eval_shape(build, x)
-    if not isinstance(method, ExplicitEuler | SemiImplicitEuler) or not isinstance(model, Model):
+    if _euler(stepper) is None or not isinstance(model, Model):
         return None
     if model.constrained or not closed_form(model):
         return None
@@ -63,6 +64,11 @@ def slopes_of(build: Callable[[jax.Array], Any], x: jax.Array, stepper: str | Ab
 
     inertias = of(inertial_parameters) if moving & BODIES else None
     return Slopes(inertias, {name: of(lambda m, name=name: getattr(m, name)) for name in DRIVES if name in moving})
+
+
+def _euler(stepper: str | AbstractStepper) -> ExplicitEuler | SemiImplicitEuler | None:
+    method = STEPPERS.get(stepper) if isinstance(stepper, str) else stepper
+    return method if isinstance(method, ExplicitEuler | SemiImplicitEuler) else None
 
 
 def _moving(build: Callable[[jax.Array], Any], x: jax.Array) -> set[str]:
@@ -83,29 +89,53 @@ def _moving(build: Callable[[jax.Array], Any], x: jax.Array) -> set[str]:
     return found
 
 
+def simulated(
+    model: Model, q: jax.Array, v: jax.Array, controls: jax.Array, dt: jax.Array, stepper: str | AbstractStepper
+) -> tuple[Trajectory, Stepped]:
+    """The motion as `rollout` has it, and what the steps found on the way, with K rows."""
+    method = _euler(stepper)
+    times = model.time.astype(v.dtype) + dt * jnp.arange(len(controls) + 1, dtype=v.dtype)
+
+    def ahead(state: State, own: tuple[jax.Array, jax.Array]) -> tuple[State, tuple[State, Stepped]]:
+        (q, v), (time, tau) = state, own
+        now = model.replace(time=time)
+        if isinstance(method, ExplicitEuler):
+            found = Stepped(acceleration(now, q, v, tau)[None], jnp.zeros_like(v))
+        else:
+            assert isinstance(method, SemiImplicitEuler)
+            found = stepped(method.evaluations)(now, q, v, tau, dt)
+        after = v + dt * found.accelerations[-1]
+        flow = v if isinstance(method, ExplicitEuler) else after
+        state = integrate(model, q, dt * flow), after
+        return state, (state, found)
+
+    rest, found = lax.scan(ahead, (q, v), (times[:-1], controls))[1]
+    q, v = (jnp.concatenate([first[None], own]) for first, own in zip((q, v), rest, strict=True))
+    return Trajectory(times, q, v), found
+
+
 def step_slopes(
     model: Model,
     slopes: Slopes,
     q: jax.Array,
     v: jax.Array,
-    tau: jax.Array,
+    found: Stepped,
     after: jax.Array,
     dt: jax.Array,
     stepper: str | AbstractStepper,
 ) -> jax.Array:
-    """The derivative of `[q+; v+]` by `[q, v, x]`, along the tangent, shape `(2 nv, 2 nv + p)`; `after`: `q+`."""
-    method = STEPPERS[stepper] if isinstance(stepper, str) else stepper
-    if isinstance(method, ExplicitEuler):
-        da, flow = _explicit(model, slopes, q, v, tau), v
-    else:
-        assert isinstance(method, SemiImplicitEuler)
-        da, flow = _semi_implicit(model, slopes, q, v, tau, dt, method.evaluations)
-        flow = v + dt * flow
+    """The derivative of `[q+; v+]` by `[q, v, x]`, along the tangent, shape `(2 nv, 2 nv + p)`.
+
+    `found` is what `simulated` found in the step, to `after`: `q+`.
+    """
+    explicit = isinstance(_euler(stepper), ExplicitEuler)
+    da = (_explicit if explicit else _semi_implicit)(model, slopes, q, v, found, dt)
+    flow = v if explicit else v + dt * found.accelerations[-1]
     columns = da.shape[1]
     still = jnp.eye(2 * model.nv, columns, dtype=v.dtype)
     dq, dv = still[: model.nv], still[model.nv :]
     dv_after = dv + dt * da
-    along = dv if isinstance(method, ExplicitEuler) else dv_after
+    along = dv if explicit else dv_after
     if model.topology.all_screws and not len(model.topology.free_roots):
         return jnp.concatenate([dq + dt * along, dv_after])
 
@@ -120,12 +150,13 @@ def _columns(model: Model, slopes: Slopes, drives: dict[str, jax.Array], q, v, a
     """`Y dpi`, shape `(nv, p)`; `drives`: what a unit of each adds to the force of its own freedom."""
     parts = [drives[name][:, None] * rate for name, rate in slopes.drives.items()]
     if slopes.inertias is not None:
-        parts.append(product(inverse_dynamics_regressor(model, q, v, a), slopes.inertias))
+        parts.append(inverse_dynamics_along(model, q, v, a, slopes.inertias))
     return sum(parts, jnp.zeros((), v.dtype))
 
 
-def _explicit(model: Model, slopes: Slopes, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
-    a = acceleration(model, q, v, tau)
+def _explicit(model: Model, slopes: Slopes, q: jax.Array, v: jax.Array, found: Stepped, dt: jax.Array) -> jax.Array:
+    """The derivative of the acceleration."""
+    a = found.accelerations[0]
     by: InverseDynamicsDerivatives = inverse_dynamics_derivatives(model, q, v, a)
     drives = {
         "armature": a,
@@ -138,12 +169,11 @@ def _explicit(model: Model, slopes: Slopes, q: jax.Array, v: jax.Array, tau: jax
 
 
 def _semi_implicit(
-    model: Model, slopes: Slopes, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, evaluations: int
-) -> tuple[jax.Array, jax.Array]:
-    """The derivative of the last acceleration, and that acceleration."""
-    found = stepped(evaluations)(model, q, v, tau, dt)
+    model: Model, slopes: Slopes, q: jax.Array, v: jax.Array, found: Stepped, dt: jax.Array
+) -> jax.Array:
+    """The derivative of the last acceleration."""
     friction = law(model, found.sense)
-    stiff = kick(model, q, v, tau, dt, friction).model
+    stiff = kick(model, q, v, jnp.zeros_like(v), dt, friction).model
     slope = model.damping.astype(v.dtype) + friction.slope
     holds = law(model.replace(friction_loss=jnp.ones_like(model.friction_loss)), found.sense)
     stretch = difference(model, model.spring_reference.astype(q.dtype), q)
@@ -167,4 +197,4 @@ def _semi_implicit(
     da = -product(inverse, rows[0])
     for own, along in zip(rows[1:], by_v[1:], strict=True):
         da = -product(inverse, own + 0.5 * dt * product(along, da))
-    return da, a[-1]
+    return da

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -10,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from oracles.robots import example_robots
 
 import dynax as dx
 from dynax import actuate
@@ -40,29 +45,30 @@ def hopper() -> dx.Model:
     return b.build()
 
 
+def lane(key):
+    """Where a robot of its own ends."""
+    model, ankle = hopper(), dx.Transform.from_translation((0, 0, -0.4))
+    foot = dx.contact.Collider("shank", dx.contact.Sphere(0.03), ankle)
+    u = jax.random.uniform(key, (8, 4), minval=-1.0)
+    own = model.replace(
+        friction_loss=model.friction_loss * (1.0 + 0.1 * u[0]),
+        armature=model.armature * (1.025 + 0.025 * u[1]),
+        com=model.com.at[1].add(0.05 * u[2, :3]),
+        mass=(model.mass * (1.0 + 0.1 * u[3])).at[1].add(u[4, 0]),
+    )
+    floor = dx.contact.Collider("world", dx.contact.Plane(), material=dx.contact.Material(0.7 + 0.3 * u[5, 0]))
+    servo = actuate.PositionServo(35.0 + 5.0 * u[6, :2], 0.5 + 0.1 * u[6, 2:])
+    drive = actuate.on_joints(model, ["hip", "knee"], actuate.Delayed(servo, 1))
+    q = jnp.array([0.0, 0.825, 0.0, 0.0]) + 0.05 * u[7] * jnp.array([0.0, 0.0, 1.0, 1.0])
+    scene = dx.contact.scene(own, [foot, floor])
+    return dx.rollout(scene, q, jnp.zeros(4), jnp.zeros((3, 2)), 0.005, actuators=drive).q[-1]
+
+
 @pytest.mark.spec("AC-07")
 def test_lanes_randomised_in_seven_fields():
     """Friction of the floor, dry friction, armature, centre of the torso, all masses, that of the torso, the pose, and
     the gains of the servos besides: 4096 lanes, one program for other draws, and no lane knows another."""
-    model, ankle = hopper(), dx.Transform.from_translation((0, 0, -0.4))
-    foot = dx.contact.Collider("shank", dx.contact.Sphere(0.03), ankle)
-
-    def motion(key):
-        u = jax.random.uniform(key, (8, 4), minval=-1.0)
-        own = model.replace(
-            friction_loss=model.friction_loss * (1.0 + 0.1 * u[0]),
-            armature=model.armature * (1.025 + 0.025 * u[1]),
-            com=model.com.at[1].add(0.05 * u[2, :3]),
-            mass=(model.mass * (1.0 + 0.1 * u[3])).at[1].add(u[4, 0]),
-        )
-        floor = dx.contact.Collider("world", dx.contact.Plane(), material=dx.contact.Material(0.7 + 0.3 * u[5, 0]))
-        servo = actuate.PositionServo(35.0 + 5.0 * u[6, :2], 0.5 + 0.1 * u[6, 2:])
-        drive = actuate.on_joints(model, ["hip", "knee"], actuate.Delayed(servo, 1))
-        q = jnp.array([0.0, 0.825, 0.0, 0.0]) + 0.05 * u[7] * jnp.array([0.0, 0.0, 1.0, 1.0])
-        lane = dx.contact.scene(own, [foot, floor])
-        return dx.rollout(lane, q, jnp.zeros(4), jnp.zeros((3, 2)), 0.005, actuators=drive).q[-1]
-
-    run = jax.jit(jax.vmap(motion))
+    run = jax.jit(jax.vmap(lane))
     keys = jax.random.split(jax.random.key(0), 4096)
     ends = run(keys)
     assert ends.shape == (4096, 4)
@@ -71,6 +77,33 @@ def test_lanes_randomised_in_seven_fields():
     np.testing.assert_array_equal(run(keys[::-1])[::-1], ends)
     assert not np.array_equal(run(jax.random.split(jax.random.key(1), 4096)), ends)
     assert run._cache_size() == 1
+
+
+# A fresh process, because the number of devices is fixed when JAX starts.
+ON_EIGHT = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from test_learners import lane
+
+jax.config.update("jax_enable_x64", True)
+keys = jax.random.split(jax.random.key(0), 64)
+over_lanes = NamedSharding(Mesh(np.array(jax.devices()), ("lane",)), PartitionSpec("lane"))
+spread = jax.jit(jax.vmap(lane))(jax.device_put(keys, over_lanes))
+assert len(spread.sharding.device_set) == 8
+print(np.abs(np.asarray(spread) - np.asarray(jax.jit(jax.vmap(lane))(keys))).max())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("AC-07")
+def test_lanes_on_eight_devices_are_those_on_one():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    command, folder = [sys.executable, "-c", ON_EIGHT], Path(__file__).parent
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 1e-6
 
 
 @pytest.mark.slow
@@ -126,6 +159,71 @@ def test_a_policy_learns_by_gradient(environment):
             assert finite
         upright = final(net, start(jax.random.fold_in(key, 10_000)))
         assert np.mean(upright > 0.9) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.spec("AC-08")
+@pytest.mark.usefixtures("optimised")
+def test_a_panda_learns_to_reach_by_gradient():
+    """In float32, from three seeds, through segments of 50 steps that go on from one another: a net of 64 gives
+    torques beside those that hold the weight, and the hand is at every target of a cube of 0.4 m after two seconds."""
+    model = dx.load(str(example_robots()["panda_description/urdf/panda.urdf"]))
+    model = dx.fix_joints(model, dict.fromkeys(model.joint_names[7:], 0.0))
+    most = jnp.array([40.0, 40.0, 40.0, 40.0, 8.0, 8.0, 8.0])
+    model = model.replace(damping=0.25 * most, friction_loss=0.0 * most)
+    model = jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x, model)
+    most, rest = most.astype(jnp.float32), jnp.array([0.0, -0.3, 0.0, -2.0, 0.0, 1.8, 0.8], jnp.float32)
+    lanes, segment = 32, 50
+    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-3))
+
+    def off(q, target):
+        return dx.frame_pose(model, q, "panda_hand").translation - target
+
+    def act(net, q, v, target):
+        seen = jnp.concatenate([q - rest, 0.3 * v, -3.0 * off(q, target)])
+        return dx.gravity_force(model, q) + most * jnp.tanh(jnp.tanh(seen @ net["in"] + net["bias"]) @ net["out"])
+
+    def follow(net, length, state):
+        def one(state, _):
+            q, v, target = state
+            q, v = dx.step(model, q, v, act(net, q, v, target), 0.01)
+            return (q, v, target), jnp.linalg.norm(off(q, target))
+
+        return jax.lax.scan(one, state, length=length)
+
+    def loss(net, states):
+        states, away = jax.vmap(partial(follow, net, segment))(states)
+        return jnp.mean(away), states
+
+    @jax.jit
+    def update(net, memory, states):
+        (_, states), slope = jax.value_and_grad(loss, has_aux=True)(net, states)
+        step, memory = optimiser.update(slope, memory)
+        finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(slope)]))
+        return optax.apply_updates(net, step), memory, states, finite
+
+    @jax.jit
+    def start(key):
+        pose, aim = jax.random.split(key)
+        q = rest + 0.3 * jax.random.normal(pose, (lanes, 7), jnp.float32)
+        spread = jax.random.uniform(aim, (lanes, 3), jnp.float32, -0.2, 0.2)
+        return q, jnp.zeros_like(q), jnp.array([0.5, 0.0, 0.5], jnp.float32) + spread
+
+    final = jax.jit(lambda net, states: jax.vmap(partial(follow, net, 200))(states)[1][:, -20:])
+    for seed in range(3):
+        key, k1, k2 = jax.random.split(jax.random.key(seed), 3)
+        net = {
+            "in": 0.3 * jax.random.normal(k1, (17, 64), jnp.float32),
+            "out": 0.05 * jax.random.normal(k2, (64, 7), jnp.float32),
+            "bias": jnp.zeros(64, jnp.float32),
+        }
+        memory = optimiser.init(net)
+        for k in range(40):
+            states = start(jax.random.fold_in(key, k))
+            for _ in range(3):
+                net, memory, states, finite = update(net, memory, states)
+                assert finite
+        assert np.all(final(net, start(jax.random.fold_in(key, 10_000))) < 0.03)
 
 
 @pytest.mark.spec("AC-09")

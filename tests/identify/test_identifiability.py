@@ -268,9 +268,12 @@ def test_at_rest_two_parameters_of_each_axis_are_seen(built):
 
 @pytest.mark.spec("ID-02")
 def test_float32_does_not_guess(built):
-    """Where rounding fills the gap, there is no rank."""
+    """Where rounding fills the gap, there is no rank; where the digits do, it is the right one."""
     freedoms, columns = columns_of(built.model, built.names, "slanted/")
     block, names = built.matrix[:, freedoms][..., columns], [built.names[k] for k in columns]
+    plain, single = (identify.identifiability_of(block.astype(x), names) for x in (np.float64, np.float32))
+    assert single.rank == plain.rank
+    assert single.gap < 1e-4 * plain.gap
     rng = np.random.default_rng(0)
     noisy = (block + 1e-3 * rng.normal(size=block.shape)).astype(np.float32)
     with pytest.raises(ValueError, match="where the rank ends is not decided"):

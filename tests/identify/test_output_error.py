@@ -13,7 +13,9 @@ from scipy.optimize import least_squares
 
 import dynax as dx
 from dynax import actuate, identify
-from dynax.identify.step_slopes import slopes_of, step_slopes
+from dynax.identify.sensitivity import _carried, _in_one_kernel
+from dynax.identify.step_slopes import simulated, slopes_of, step_slopes
+from dynax.linear.matrices import product
 
 DT = 0.01
 TERMS = ("inertias", "damping")
@@ -297,14 +299,28 @@ def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
             return jnp.concatenate([dx.difference(model, after, q_next), v_next])
 
         own = jnp.concatenate(jax.jacrev(ahead, argnums=(0, 1, 2))(jnp.zeros(4), v * 0.0, x), axis=1)
-        return step_slopes(model, slopes, q, v, tau, after, dt, stepper), own
+        run, found = simulated(model, q, v, tau[None], dt, stepper)
+        found = jax.tree.map(lambda x: x[0], found)
+        return step_slopes(model, slopes, q, v, found, run.q[1], dt, stepper), own, run.q[1], after
 
     keys = jax.random.split(jax.random.key(1), 6)
     q = jax.vmap(lambda key: dx.random_configuration(model, key))(keys)
     v, tau = jnp.asarray(rng.normal(size=(2, 6, 4)))
     v, tau = v.at[:3].set(0.0), (0.1 * tau + jax.vmap(lambda q: dx.gravity_force(model, q))(q)).at[4:].multiply(20.0)
-    found, own = jax.jit(jax.vmap(both))(q, v, tau)
+    found, own, there, after = jax.jit(jax.vmap(both))(q, v, tau)
     np.testing.assert_allclose(found, own, atol=1e-11 * np.abs(own).max())
+    np.testing.assert_allclose(there, after, atol=1e-15)
+
+
+def test_slopes_are_carried_through_time_in_one_kernel_as_by_products(rng):
+    """Few rows take the kernel, many a library's products: the same numbers."""
+    first, steps = rng.normal(size=(4, 3 + 2)), rng.normal(size=(6, 4, 4 + 2))
+    found = _in_one_kernel((), jnp.asarray(first), jnp.asarray(steps))
+    slope = first
+    for own, k in zip(steps, range(6), strict=True):
+        slope = own[:, :4] @ slope + np.pad(own[:, 4:], ((0, 0), (3, 0)))
+        np.testing.assert_allclose(found[k], slope, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(_carried(product, jnp.asarray(first), jnp.asarray(steps)), found, rtol=1e-12, atol=1e-12)
 
 
 def elastic() -> dx.Model:
