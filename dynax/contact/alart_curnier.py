@@ -158,7 +158,7 @@ def _product(rows: jax.Array, x: jax.Array) -> jax.Array:
     return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
 
 
-def _matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
+def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
     """`H + J^T K J`. As a loop it is in one kernel with the rest, where a product of matrices would be a call."""
 
     def add(total: jax.Array, one: tuple) -> tuple[jax.Array, None]:
@@ -237,7 +237,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + _forces(own.stiffness, problem.target - u)
-        dv = -gauss_jordan(_matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
+        dv = -gauss_jordan(matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
         du = _product(by_freedom, dv)
         change = meant - _forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)
@@ -330,7 +330,7 @@ def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return unbalanced(problem, v, coulomb(problem, v))
 
     moved = jax.jvp(rest, (problem,), (change,))[1]
-    return (v, part), (-solve(_matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
+    return (v, part), (-solve(matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
 
 
 def after(problem: Impact, *, as_given: bool = False) -> After:

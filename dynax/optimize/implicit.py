@@ -26,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 from dynax.linear.matrices import product
 from dynax.optimize.lqr import LQ, solve_lqr
 from dynax.optimize.plant import linearized
-from dynax.optimize.problem import Problem, one_sided, stacked
+from dynax.optimize.problem import Problem, cost_of, one_sided, stacked
 from dynax.optimize.result import Result
 
 # How often a solution is refined: a penalty of the root of rounding gains half of all digits each time.
@@ -66,8 +66,7 @@ def _stage_costs(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, 
     x, u, _, row, _, _, own = at
     args = problem.plant.integrate(x, z[: problem.plant.ndx]), u + z[problem.plant.ndx :], row
     found = stacked(problem.constraints, args)
-    total = sum((term.value(*args) for term in problem.costs), jnp.zeros((), x.dtype))
-    return total + jnp.sum(own * found), found
+    return cost_of(problem.costs, args) + jnp.sum(own * found), found
 
 
 def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
@@ -82,8 +81,7 @@ def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, tuple]
 def _last(problem: Problem, z: jax.Array, p: Point) -> tuple[jax.Array, jax.Array]:
     args = problem.plant.integrate(p.x[-1], z), problem.known_rows(end=True)
     found = stacked(problem.end_constraints, args)
-    total = sum((term.value(*args) for term in problem.end_costs), jnp.zeros((), z.dtype))
-    return total + jnp.sum(p.end * found), found
+    return cost_of(problem.end_costs, args) + jnp.sum(p.end * found), found
 
 
 def _knots(problem: Problem, p: Point) -> tuple[tuple, tuple]:

@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.collocation import CollocatedPlant
-from dynax.optimize.plant import FunctionPlant, linearized
+from dynax.optimize.plant import FunctionPlant, Linearized, linearized
 from dynax.optimize.problem import Problem, Term, stacked, total_cost
 from dynax.optimize.problem import problem as make_problem
 from dynax.optimize.result import Result
@@ -89,7 +89,7 @@ class PhasedPlant:
     def step(self, x: jax.Array, u: jax.Array, params: tuple, dt: jax.Array) -> jax.Array:
         return self._switched(lambda plant, u, known: plant.step(x, u, known, dt), u, params)
 
-    def linearized(self, x, u, after, params, dt, costate) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    def linearized(self, x, u, after, params, dt, costate) -> Linearized:
         """As `plant.linearized`, each stage in its own way."""
 
         def own(plant: Any, u: jax.Array, known: Any) -> tuple:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,9 @@ from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
+
+Linearized = tuple[jax.Array, jax.Array, jax.Array | None]
+"""What `linearized` gives."""
 
 
 @pytree_dataclass("function", "nx", "nu", "ndx", "integrator", "differencer")
@@ -95,6 +99,12 @@ class ModelPlant:
         nq = self.model.nq
         return jnp.concatenate([difference(self.model, x0[:nq], x1[:nq]), x1[nq:] - x0[nq:]])
 
+    def linearized(self, x, u, after, params, dt, costate) -> Linearized:
+        """As the function `linearized`."""
+        if isinstance(self.stepper, ClosedFormEuler):
+            return _of_euler(self, x, u, after, dt, costate)
+        return _by_directions(self, x, u, after, params, dt, costate)
+
 
 def plant(
     dynamics: Any,
@@ -152,14 +162,18 @@ def linearized(
     params: Any,
     dt: jax.Array,
     costate: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+) -> Linearized:
     """`difference(after, step(x, u))`, shape `(ndx,)`, its Jacobian by tangents and controls, `(ndx, ndx + nu)`, and
-    where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`."""
-    if isinstance(plant, ModelPlant) and isinstance(plant.stepper, ClosedFormEuler):
-        return _of_euler(plant, x, u, after, dt, costate)
-    own = getattr(plant, "linearized", None)
-    if own is not None:
-        return own(x, u, after, params, dt, costate)
+    where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`; by the plant's own
+    `linearized` if it has one."""
+    own = getattr(plant, "linearized", partial(_by_directions, plant))
+    return own(x, u, after, params, dt, costate)
+
+
+def _by_directions(
+    plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array, costate: jax.Array | None
+) -> Linearized:
+    """The step's own derivatives."""
 
     def ahead(z: jax.Array) -> jax.Array:
         dx, du = z[: plant.ndx], z[plant.ndx :]
@@ -172,7 +186,7 @@ def linearized(
 
 def _of_euler(
     plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array, costate: jax.Array | None
-) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+) -> Linearized:
     """Around `a` only what `integrate` does is differentiated direction by direction: `jacfwd` of the step would
     multiply the Jacobian of `a` with all unit vectors (panda, 25,600 knots: two thirds of the time).
 

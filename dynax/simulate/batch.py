@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dynax.compile.tiles import LANES, by_tiles, even_width, tile_width
+from dynax.compile.tiles import LANES, WIDEST_TILE, by_tiles, even_width, tile_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.flexible.body import leaf_shapes
 from dynax.model import Model
@@ -154,14 +154,13 @@ def _shares(sharding: NamedSharding) -> int:
 
 
 def default_tile(mapped: Callable, moving: Sequence[Any], rows: int, size: int) -> int:
-    """Samples whose working set stays in the cache: fewer for larger robots, all of them on an accelerator."""
+    """Samples whose working set stays in the cache, all of them on an accelerator."""
     if jax.default_backend() != "cpu":
         return size
-    numbers = max((jnp.result_type(leaf).itemsize for leaf in moving), default=4)
-    width = tile_width(rows, 0.0, numbers)
-    if width >= size:
-        return width
+    if size <= WIDEST_TILE:
+        return size
     # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
-    shapes = [jax.ShapeDtypeStruct((width, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
-    results = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(mapped, shapes))) / width
-    return even_width(tile_width(rows, results, numbers), size)
+    shapes = [jax.ShapeDtypeStruct((WIDEST_TILE, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
+    found = jax.tree.leaves(jax.eval_shape(mapped, shapes))
+    numbers = max((leaf.dtype.itemsize for leaf in found), default=1)
+    return even_width(tile_width(rows, sum(leaf.size for leaf in found) / WIDEST_TILE, numbers), size)

@@ -54,11 +54,11 @@ class ImplicitMidpoint(AbstractStepper):
         if isinstance(model, Model):
             vm = _of_tree(self.iterations)(middle, q, v, tau, dt).v
         else:
-            vm = _velocity(middle, q, v, tau, dt, dry_friction(model, q, v, tau, dt), self.iterations)
+            vm = _velocity(middle, q, v, tau, dt, dry_friction(model, q, v, tau, dt), v, self.iterations)
         return integrate(model, q, dt * vm), 2.0 * vm - v
 
 
-def _velocity(model: Model, q, v, tau, dt, friction: DryFriction, iterations: int) -> jax.Array:
+def _velocity(model: Model, q, v, tau, dt, friction: DryFriction, guess: jax.Array, iterations: int) -> jax.Array:
     """`vm`, for the model at the middle of the step."""
     half = 0.5 * dt
     mass, x = mass_matrix(model, q), spread(model, q)
@@ -75,7 +75,7 @@ def _velocity(model: Model, q, v, tau, dt, friction: DryFriction, iterations: in
         return half * (needed + rubbing - tau), vm[:0]
 
     slope = resistance(model, mass, tree(model).damping + 2.0 * friction.slope, half, x)
-    return root(equation, lambda _: slope, v, iterations)[0]
+    return root(equation, lambda _: slope, guess, iterations)[0]
 
 
 class Middle(NamedTuple):
@@ -130,12 +130,14 @@ def _of_tree(iterations: int) -> Callable[..., Middle]:
         return Middle(jnp.where(correction <= rounding**0.5 * (1.0 + largest(vm)), vm, jnp.nan), sense)
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Middle, Middle]:
-        sense = middle(*primals).sense
-        vm, rate = along_moving(lambda *state: each(*state, sense), primals, tangents)
-        return Middle(vm, sense), Middle(rate, jnp.zeros_like(sense))
+        found = middle(*primals)
+        vm, rate = along_moving(lambda *state: again(*state, *found), primals, tangents)
+        return Middle(vm, found.sense), Middle(rate, jnp.zeros_like(found.sense))
 
-    each = by_samples(
-        lambda model, q, v, tau, dt, sense: _velocity(model, q, v, tau, dt, law(model, sense), iterations)
-    )
+    @by_samples
+    def again(model: Model, q, v, tau, dt, vm, sense) -> jax.Array:
+        """One more step from what was found: the equation has its derivatives there."""
+        return _velocity(model, q, v, tau, dt, law(model, sense), vm, 1)
+
     middle = trailing(core, rule)
     return middle

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from dynax.algorithms.crba import crba
 from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.contact.alart_curnier import matrix
 from dynax.contact.coulomb import Impact, coulomb, stiffness, times
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.linear.solve import solve_rows
@@ -58,33 +59,26 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     half, dhalf = 0.5 * dt, ddt if is_zero(ddt) else 0.5 * ddt
     a = accelerations(model, q, v, tau, half, known.accelerations)
     mean = v + half * a[-2]
-    begin = axes.begun(v, mean)
-    whole = jnp.concatenate([a[:-1], ((after - begin) / dt)[None]])
+    whole = jnp.concatenate([a[:-1], ((after - axes.begun(v, mean)) / dt)[None]])
     da = rate((model, q, v, tau, half), (dmodel, dq, dv, dtau, dhalf), whole)
-    change = jnp.zeros_like(v) if is_zero(dv) else dv
-    along = half * da[-2] + change if is_zero(ddt) else half * da[-2] + change + dhalf * a[-2]
-    free = along_moving(lambda axes, v, mean: axes.begun(v, mean), (axes, v, mean), (daxes, change, along))[1]
-    free = free + dt * da[-1] if is_zero(ddt) else free + dt * da[-1] + ddt * a[-1]
+    change, later = jnp.zeros_like(v) if is_zero(dv) else dv, dt * da[-1]
+    dmean = change + half * da[-2]
+    if not is_zero(ddt):
+        dmean, later = dmean + dhalf * a[-2], later + ddt * a[-1]
+    free = later + along_moving(lambda axes, v, mean: axes.begun(v, mean), (axes, v, mean), (daxes, change, dmean))[1]
 
     def problem(surfaces: Surfaces) -> Impact:
         j, target, friction = surfaces
         return Impact(inertia, v, v, j, target, known.compliance, known.compliance, friction)
 
+    def push(surfaces: Surfaces) -> jax.Array:
+        own = problem(surfaces)
+        return own.push(coulomb(own, after))
+
     inertia = mass(model, q)
     own = problem(surfaces)
-    forces = times(inertia, free) + along_moving(lambda s: push(problem(s), after), (surfaces,), (dsurfaces,))[1]
-    return after, solve_rows(matrix(own, after), forces)
-
-
-def push(problem: Impact, v: jax.Array) -> jax.Array:
-    """`J^T gamma` at a velocity."""
-    return problem.push(coulomb(problem, v))
-
-
-def matrix(problem: Impact, v: jax.Array) -> jax.Array:
-    """`H + J^T K J`."""
-    slope = jnp.einsum("kab...,kbj...->kaj...", stiffness(problem, v), problem.jacobian)
-    return problem.inertia + jnp.einsum("kai...,kaj...->ij...", problem.jacobian, slope)
+    forces = times(inertia, free) + along_moving(push, (surfaces,), (dsurfaces,))[1]
+    return after, solve_rows(matrix(own, stiffness(own, after)), forces)
 
 
 mass = trailing(crba)
