@@ -36,7 +36,8 @@ LEG = """<body name="{n}_hip" pos="{x} {y} 0"><joint name="{n}_1" axis="1 0 0" r
       <inertial pos="0 0 -0.1" mass="0.24" diaginertia="0.002 0.002 0.00004"/>
       <geom name="{n}" type="sphere" size="0.022" pos="0 0 -0.213" friction="0.8"/>
     </body></body></body>"""
-ROBOT = """<mujoco><option timestep="{dt}" iterations="{iterations}" ls_iterations="8" cone="pyramidal"/>
+ROBOT = """<mujoco><compiler angle="radian"/>
+<option timestep="{dt}" iterations="{iterations}" ls_iterations="8" cone="pyramidal"/>
 <default><joint type="hinge" limited="true" damping="0.1" armature="0.01"/><geom condim="3"/></default><worldbody>
 <geom name="floor" type="plane" size="10 10 1" friction="0.8"/><body name="trunk" pos="0 0 0.32"><freejoint/>
 <inertial pos="0.02 0 0" mass="6.9" diaginertia="0.025 0.1 0.11"/>{legs}</body></worldbody></mujoco>"""

@@ -69,19 +69,28 @@ def settled(
     complementarity problem says which of it presses. `left`, shape `(k + l,)`, are contacts whose force has come to its
     end; what touches is nearer than half of `reach`."""
     dtype = q.dtype.name
-    gaps = gaps_at(scene, q)
-    touching = lax.stop_gradient(gaps <= 0.5 * reach)
-    mobility, response = mobility_at(scene, q, normals_at(scene, q))
+    # What only decides has no derivatives, and none are asked of it: they would be most of the program.
+    fixed, here = lax.stop_gradient((scene, q))
+    touching = gaps_at(fixed, here) <= 0.5 * reach
+    mobility, response = mobility_at(fixed, here, normals_at(fixed, here))
     both = touching[:, None] & touching
-    near = pseudo_inverse(jnp.where(both, mobility, 0.0)).matrix @ jnp.where(touching, gaps, 0.0)
-    q = integrate(scene.model, q, -response @ near)
-    before = jnp.where(touching, normals_at(scene, q) @ v, 0.0)
+    way = response @ pseudo_inverse(jnp.where(both, mobility, 0.0)).matrix
+
+    def onto(q: jax.Array, _) -> tuple[jax.Array, None]:
+        """The way stays, so that each time one more derivative of the gaps is nothing."""
+        return integrate(scene.model, q, -way @ jnp.where(touching, gaps_at(scene, q), 0.0)), None
+
+    q, _ = lax.scan(onto, q, None, length=2)
+    here = lax.stop_gradient(q)
+    normals = jnp.where(touching[:, None], normals_at(fixed, here), 0.0)
+    before = normals @ lax.stop_gradient(v)
     cut = jnp.any((before < -SLOW[dtype]) & (before >= -rest))
     blow = impact(scene, q, v, touching, law, rest=rest)
     v = blow.v
-    current = touching & (jnp.abs(normals_at(scene, q) @ v) <= SLOW[dtype])
-    found = contact_dynamics(scene, q, v, tau, current)
-    mobility, forces, rates = lax.stop_gradient((mobility, found.forces, found.rates))
+    after = lax.stop_gradient(v)
+    current = touching & (jnp.abs(normals @ after) <= SLOW[dtype])
+    found = contact_dynamics(fixed, here, after, lax.stop_gradient(tau), current)
+    forces, rates = found.forces, found.rates
     largest = jnp.max(forces, initial=0.0)
     left = left & (forces <= 10 * LEAST[dtype] * largest)
     stays = current & (rates <= LEAST[dtype] * (1.0 + jnp.max(jnp.abs(rates), initial=0.0)))

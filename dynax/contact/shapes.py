@@ -122,7 +122,7 @@ class Away(NamedTuple):
     """Out of the surface, of unit length, shape `(3,)`."""
 
 
-def unit(x: jax.Array, otherwise: np.ndarray) -> tuple[jax.Array, jax.Array]:
+def unit(x: jax.Array, otherwise: Any) -> tuple[jax.Array, jax.Array]:
     """Direction and length; of no length the direction is `otherwise`."""
     square = x @ x
     some = square > jnp.finfo(x.dtype).tiny

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from dynax.contact.shapes import (
     balls,
     extremes,
     surface,
+    unit,
 )
 
 
@@ -64,7 +66,7 @@ def candidates(a: Posed, b: Posed) -> Candidates:
     rule = _rule(flat.shape, round_one.shape)
     assert rule is not None
     found = rule(flat, round_one)
-    return found._replace(normal=-found.normal) if turned else found
+    return _turned(found) if turned else found
 
 
 def _rule(a: Any, b: Any) -> Callable[[Posed, Posed], Candidates] | None:
@@ -72,8 +74,10 @@ def _rule(a: Any, b: Any) -> Callable[[Posed, Posed], Candidates] | None:
     match b:
         case Sphere() | Points() if not isinstance(a, Points):
             return _on_surface
+        case Capsule() if isinstance(a, GROUND):
+            return _on_surface
         case Capsule():
-            return _on_surface if isinstance(a, GROUND) else _along_capsule
+            return {Box: _capsule_on_box, Capsule: _capsule_on_capsule}.get(type(a), _along_capsule)
         case Box():
             return _on_surface if isinstance(a, GROUND) else _each_on_other
         case Ellipsoid() | Cylinder() if isinstance(a, Plane):
@@ -99,8 +103,14 @@ def _ball(a: Posed, centre: jax.Array, radius: Any) -> Candidates:
 
 def _each_on_other(a: Posed, b: Posed) -> Candidates:
     """Corners of each on the other. Edges that cross are not seen until a corner is inside."""
-    one, other = _on_surface(a, b), _on_surface(b, a)
-    other = other._replace(normal=-other.normal)
+    return _both(_on_surface(a, b), _turned(_on_surface(b, a)))
+
+
+def _turned(found: Candidates) -> Candidates:
+    return found._replace(normal=-found.normal)
+
+
+def _both(one: Candidates, other: Candidates) -> Candidates:
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), one, other)
 
 
@@ -156,3 +166,67 @@ def _along_capsule(a: Posed, b: Posed) -> Candidates:
         s = s - jnp.where(round_there, value / jnp.where(round_there, curvature, 1.0), 0.0)
     places = jnp.stack([-one, jnp.clip(s, -1.0, 1.0), one])
     return jax.vmap(lambda s: _ball(a, b.translation + s * axis, capsule.radius))(places)
+
+
+def _capsule_on_capsule(a: Posed, b: Posed) -> Candidates:
+    """With the ends of `a` on `b`, which bear where both are parallel and `a` is the shorter."""
+    return _both(_along_capsule(a, b), _turned(_on_surface(b, a)))
+
+
+def _capsule_on_box(a: Posed, b: Posed) -> Candidates:
+    """With the two edges over which the axis of the capsule comes to the nearest face of the box and leaves it, which
+    bear where it lies along the face and ends beyond it."""
+    found = _along_capsule(a, b)
+    box, capsule = a.shape, b.shape
+    rounding = jnp.asarray(box.rounding, a.rotation.dtype)
+    half = jnp.asarray(box.half, a.rotation.dtype) - rounding
+    middle = a.rotation.T @ (b.translation - a.translation)
+    axis = capsule.half_length * (a.rotation.T @ b.rotation[:, 2])
+    nearest = a.rotation.T @ (found.point[1] - a.translation)
+    sides = _edges(*lax.stop_gradient((half, middle, axis, nearest)))
+
+    def at_edge(side: jax.Array) -> Candidates:
+        """Where the axis and an edge are nearest, of which `side` has the signs of its two faces."""
+        free = side == 0
+        own, along = jnp.where(free, 0.0, side * half), free * half
+        s = _foot(jnp.where(free, 0.0, own - middle), jnp.where(free, 0.0, axis))
+        t = jnp.clip(middle + s * axis, -along, along) + own
+        s = _foot(t - middle, axis)
+        away = middle + s * axis - t
+        normal, length = unit(away, side / 2**0.5)
+        gap = length - rounding - capsule.radius
+        outside = Candidates(
+            gap, a.translation + a.rotation @ (t + (rounding + 0.5 * gap) * normal), a.rotation @ normal
+        )
+        # Of what is not outside of this edge its distance is none.
+        other = _ball(a, b.translation + lax.stop_gradient(s) * capsule.half_length * b.rotation[:, 2], capsule.radius)
+        return jax.tree.map(partial(jnp.where, away @ side >= 0), outside, other)
+
+    return _both(found, jax.vmap(at_edge)(sides))
+
+
+def _edges(half: jax.Array, middle: jax.Array, axis: jax.Array, nearest: jax.Array) -> jax.Array:
+    """Of a box the edges over which a line `middle + s axis`, `s` from -1 to 1, comes to the face at the point
+    `nearest` and leaves it: the signs of the two faces of each, shape `(2, 3)`."""
+    every = jnp.eye(3, dtype=half.dtype)
+    face = every[jnp.argmax(jnp.abs(nearest) - half)]
+    ahead = jnp.where(axis < 0, -1.0, 1.0).astype(half.dtype)
+    some = jnp.where(axis == 0, 1.0, axis)
+
+    def edge(way: int) -> jax.Array:
+        """Of those that are crossed the first (-1) or the last to come, else of those most across."""
+        places = way * jnp.where(axis == 0, 2.0, (way * ahead * half - middle) / some)
+        crossed = jnp.abs(places) <= 1
+        least = jnp.where(crossed, places, 3.0 - jnp.abs(axis) / (1.0 + jnp.max(jnp.abs(axis))))
+        across = every[jnp.argmin(jnp.where(face > 0, jnp.inf, least))]
+        return way * ahead * across
+
+    up = jnp.where(nearest < 0, -1.0, 1.0).astype(half.dtype) * face
+    return jnp.stack([up + edge(-1), up + edge(1)])
+
+
+def _foot(x: jax.Array, axis: jax.Array) -> jax.Array:
+    """`s` from -1 to 1 where `s axis` is nearest to `x`; of no axis 0."""
+    square = axis @ axis
+    some = square > jnp.finfo(axis.dtype).tiny
+    return jnp.where(some, jnp.clip(x @ axis / jnp.where(some, square, 1.0), -1.0, 1.0), 0.0)

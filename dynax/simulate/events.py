@@ -17,6 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 
 HALVINGS = {"float64": 60, "float32": 32}
+NEAR = {"float64": 1e-4, "float32": 1e-2}
+"""Of a step: how far apart the states are that say how fast a guard falls."""
+CORRECTIONS = 3
 
 
 class EventStatus(IntEnum):
@@ -76,23 +79,44 @@ def run_events(
     kind = jnp.result_type(float, *jax.tree.leaves(state))
     duration, dt = jnp.asarray(duration, kind), jnp.asarray(dt, kind)
 
+    # The search for an event has no derivatives, by what `flow` and `guards` close over neither.
+    flow, of_flow = jax.closure_convert(flow, state, dt)
+    guards, of_guards = jax.closure_convert(guards, state)
+
+    def search_flow(state: Any, h: jax.Array) -> Any:
+        return flow(state, h, *lax.stop_gradient(of_flow))
+
+    def search_guards(state: Any) -> jax.Array:
+        return guards(state, *lax.stop_gradient(of_guards))
+
     def micro(carry: tuple, _) -> tuple[tuple, tuple]:
         time, state = carry
         left = jnp.minimum(dt, duration - time)
         fixed, longest = lax.stop_gradient((state, left))
-        found = _first(flow, guards, fixed, longest)
+        found = _first(search_flow, search_guards, fixed, longest)
         which = jnp.argmin(found)
         happens = (found[which] <= longest) & (longest > 0)
 
-        def correct(h: jax.Array, _) -> tuple[jax.Array, None]:
-            value, rate = jax.jvp(lambda h: guards(flow(state, h))[which], (h,), (jnp.ones_like(h),))
+        # A slope that is near enough: with each correction one more derivative is right, and what it lacks is less.
+        at = lax.stop_gradient(jnp.where(happens, found[which], longest))
+        beside = NEAR[longest.dtype.name] * longest
+        low, high = lax.map(
+            lambda h: search_guards(search_flow(fixed, h))[which], at + beside * jnp.array([-1.0, 1.0], kind)
+        )
+        rate = (high - low) / (2 * beside)
+
+        def correct(found: tuple, _) -> tuple[tuple, None]:
+            """The state at the time so far, and a better time."""
+            h, _, _ = found
+            moved = flow(state, h, *of_flow)
+            value = guards(moved, *of_guards)[which]
             # Found to rounding already: what would go far is the jump of a guard.
             falls = happens & (rate < 0) & (jnp.abs(value) <= 1e-3 * longest * jnp.abs(rate))
-            return h - jnp.where(falls, value / jnp.where(falls, rate, 1.0), 0.0), None
+            return (h - jnp.where(falls, value / jnp.where(falls, rate, 1.0), 0.0), h, moved), None
 
-        h, _ = lax.scan(correct, jnp.where(happens, found[which], longest), None, length=2)
-        h = jnp.where(happens, h, left)
-        state = lax.cond(happens, lambda moved: jump(moved, which), lambda moved: moved, flow(state, h))
+        h = jnp.where(happens, at, left)
+        (_, h, moved), _ = lax.scan(correct, (h, h, state), None, length=CORRECTIONS + 1)
+        state = lax.cond(happens, lambda moved: jump(moved, which), lambda moved: moved, moved)
         time = time + h
         return (time, state), (time, jnp.where(happens, which, -1), state)
 

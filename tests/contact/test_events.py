@@ -67,6 +67,7 @@ def test_times_of_bounces():
     endless = bounced(1.0, 0.8, 5.0, dt=1.0)
     assert endless.status == EventStatus.BUDGET
     close(endless.time, 4.063712769, 1e-6)
+    close(bounced(1.0, 0.5, 5.0, dt=1.0).time, 1.354570923, 1e-9)  # 2^-80 of them are left
 
 
 @pytest.mark.spec("T02", "RBDA-11.5-INTERP")
@@ -105,6 +106,26 @@ def test_wall():
 
     close(end(2.95), 2.05, 1e-12)
     close(jax.grad(end)(2.95), -1.0, 1e-12)
+
+
+def test_what_flow_and_guards_close_over_has_derivatives():
+    """Of a ball that falls under `g` on a floor at a height: backwards, as the closed form of one bounce."""
+
+    def closed(x):
+        g, floor = x
+        first = jnp.sqrt(2 * (1 - floor) / g)
+        return floor + 0.8 * g * first * (0.6 - first) - 0.5 * g * (0.6 - first) ** 2
+
+    def end(x):
+        g, floor = x
+        flow = lambda s, h: (s[0] + h * s[1] - 0.5 * g * h * h, s[1] - g * h)  # noqa: E731
+        jump = lambda s, _: (s[0], -0.8 * s[1])  # noqa: E731
+        return run_events(flow, lambda s: s[0][None] - floor, jump, (1.0, 0.0), 0.6, 0.1, budget=12).state[0]
+
+    x = jnp.array([G, 0.1])
+    slope, value = jax.jit(jax.jacrev(lambda x: (end(x),) * 2, has_aux=True))(x)
+    close(value, closed(x), 1e-12)
+    close(slope, jax.grad(closed)(x), 1e-10)
 
 
 def two_balls(x, dt, budget=80):

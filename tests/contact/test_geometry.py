@@ -13,7 +13,7 @@ import pytest
 import dynax as dx
 from dynax import contact as c
 from dynax.contact.stops import stops_at
-from dynax.contact.touch import supported
+from dynax.contact.touch import Posed, candidates, supported
 
 RNG = np.random.default_rng(0)
 SHAPES = {
@@ -160,6 +160,61 @@ def test_closed_forms():
     close(gap_of(c.Ellipsoid([0.3] * 3), c.Sphere(0.1), (0.2, 0.5, 0.3)).gap, np.sqrt(0.38) - 0.4, 1e-14)
 
 
+def lying(x, yaw):
+    """A turn about z of what lies along x."""
+    cos, sin = jnp.cos(yaw), jnp.sin(yaw)
+    zero = jnp.zeros_like(cos)
+    rows = [[zero, -sin, cos], [zero, cos, sin], [zero - 1.0, zero, zero]]
+    return jnp.stack([jnp.stack(row) for row in rows]), jnp.stack([x, 0.01 + zero, 0.25 + zero])
+
+
+@pytest.mark.spec("RBDA-11.6-SHAPE")
+def test_capsule_that_lies_along_a_face_or_a_capsule():
+    """It is borne where the face ends, whatever place between is taken for the nearest; and where that is depends on
+    how it lies. So it is by a capsule that is shorter."""
+    box = c.Box([0.1, 0.3, 0.2], 0.02)
+
+    @jax.jit
+    def on(x, yaw):
+        at = Posed(c.Capsule(0.05, 0.4), *lying(x, yaw))
+        short = Posed(c.Capsule(0.05, 0.1), at.rotation, at.translation - jnp.array([0.0, 0, 0.1]))
+        return candidates(Posed(box, jnp.eye(3), jnp.zeros(3)), at), candidates(short, at)
+
+    place = jnp.array(0.03), jnp.array(0.3)
+    (edges, ends), (turned, _) = jax.jvp(on, place, (jnp.array(0.0), jnp.array(1.0)))
+    close(edges.gap[1:2], 0.0, 1e-12)
+    close(edges.gap[3:], 0.0, 1e-12)
+    close(edges.normal[3:], [[0, 0, 1.0]] * 2, 1e-12)
+    x = np.array([-0.08, 0.08])  # where the rounding begins
+    close(edges.point[3:], np.stack([x, 0.01 + (x - 0.03) * np.tan(0.3), [0.2, 0.2]], axis=1), 1e-12)
+    close(turned.point[3:, 1], (x - 0.03) / np.cos(0.3) ** 2, 1e-12)
+    close(turned.gap[3:], 0.0, 1e-12)
+    close(ends.gap[1:2], 0.0, 1e-12)
+    close(ends.gap[3:], 0.0, 1e-12)
+    arm = 0.1 * np.array([np.cos(0.3), np.sin(0.3)])
+    close(ends.point[3:, :2] - np.array([0.03, 0.01]), [-arm, arm], 1e-12)
+
+
+@pytest.mark.slow
+def test_capsule_lies_still():
+    """In single precision, across a box and along a shorter capsule, by nothing but their ends."""
+    builder = dx.ModelBuilder(gravity=(0, 0, -9.81))
+    for name in "ab":
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.capsule(0.05, 0.8, density=1000.0))
+    across = dx.Transform(np.array([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]]), np.array([1.0, 0, 0]))
+    flat = [
+        c.Collider("world", c.Box([0.1, 0.3, 0.2], 0.02), name="box"),
+        c.Collider("world", c.Capsule(0.2, 0.1), across, name="short"),
+    ]
+    rods = [c.Collider(name, c.Capsule(0.05, 0.4), name=name) for name in "ab"]
+    scene = c.scene(builder.build(), [*flat, *rods], pairs=[("box", "a"), ("short", "b")])
+    half = np.sqrt(0.5)
+    q = jnp.array([0.03, 0.01, 0.25, half, 0, half, 0, 1.03, 0, 0.25, half, 0, half, 0], jnp.float32)
+    run = jax.jit(lambda q: dx.rollout(scene, q, jnp.zeros(12, q.dtype), jnp.zeros((500, 12), q.dtype), 0.002))(q)
+    assert np.max(run.touch.penetration) < 1e-6
+    assert np.max(np.abs(run.v)) < 1e-3
+
+
 @pytest.mark.spec("RBDA-11.6-SHAPE")
 @pytest.mark.parametrize(
     ("a", "b", "place"),
@@ -171,6 +226,7 @@ def test_closed_forms():
         (c.Box([0.1, 0.1, 0.1]), c.Sphere(0.1), (0.1, 0.1, 0.1)),
         (c.Cylinder(0.1, 0.1), c.Sphere(0.1), (0, 0, 0)),
         (c.Ellipsoid([0.1, 0.1, 0.3]), c.Sphere(0.1), (0, 0, 0)),
+        (c.Box([0.1, 0.1, 0.3]), c.Capsule(0.1, 0.3), (0.1, 0.2, 0)),
         (c.Plane(), c.Cylinder(0.1, 0.2), (0, 0, 0.2)),
         (c.Plane(), c.Ellipsoid([0.1, 0.1, 0.3]), (0, 0, 0.3)),
     ],

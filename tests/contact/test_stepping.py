@@ -219,6 +219,76 @@ def test_derivatives_and_batches(key):
     assert np.sum(error < 1e-5) >= 7, error
 
 
+def test_derivatives_of_slow_slip_in_closed_form():
+    """Of a point of 1 kg that is pushed along the ground: friction takes `mu g dt` of its speed, in whatever direction,
+    so the less is left the less it is turned. By forces, and from one that creeps by 1e-6 m/s to one that
+    slides; one that sticks has no derivative."""
+    none = dx.SpatialInertia(0.0, (0, 0, 0), (0, 0, 0))
+    builder, parent = dx.ModelBuilder(gravity=(0, 0, -G)), "world"
+    for name, axis in (("x", (1, 0, 0)), ("y", (0, 1, 0)), ("z", (0, 0, 1))):
+        inertia = dx.SpatialInertia(1.0, (0, 0, 0), (1, 1, 1)) if name == "z" else none
+        builder.body(name, parent=parent, joint=dx.Prismatic(axis), inertia=inertia)
+        parent = name
+    point = c.Collider("z", c.Sphere(0.0), material=c.Material(friction=0.5))
+    scene = c.scene(builder.build(), [c.Collider("world", c.Plane()), point])
+    dt, lost = 0.01, 0.5 * G * 0.01
+    slip = jnp.array([-0.5 * lost, 1e-6, 1e-5, 1e-3, 0.1, 10.0])
+    way = jnp.array([0.6, 0.8, 0.0])
+
+    @jax.jit
+    @jax.vmap
+    def slopes(slip):
+        step = lambda tau: dx.step(scene, jnp.zeros(3), slip * way, tau, dt)[1]  # noqa: E731
+        return jax.jacfwd(lambda tau: (step(tau),) * 2, has_aux=True)(lost / dt * way)
+
+    slope, v = slopes(slip)
+    close(v, jnp.maximum(slip, 0)[:, None] * way, 2e-7)  # as soft as contacts are
+    left = jnp.linalg.norm(v[:, :2], axis=1) / (slip + lost)
+    along, across = jnp.outer(way, way), jnp.diag(jnp.array([1.0, 1, 0])) - jnp.outer(way, way)
+    up = 0.5 * jnp.outer(way, jnp.array([0.0, 0, 1]))  # what lifts it takes some of the friction
+    closed = jnp.where(slip > 0, 1.0, 0.0)[:, None, None] * (along + up + left[:, None, None] * across)
+    close(slope, dt * closed, 3e-6 * dt)
+
+
+@pytest.mark.slow
+def test_derivatives_of_feet_that_slip_slowly(key):
+    """Of a table of which some feet slip, press and stick: by forces, as its differences by what is small beside the
+    slip. Larger ones lead from slip to none, and say something else."""
+    feet = c.Points([[x, y, -0.1] for x in (-0.2, 0.2) for y in (-0.15, 0.15)])
+    scene, q, _ = on_slope(0.4, feet)
+    tau, way = (jax.random.normal(k, (64, 6)) for k in jax.random.split(key))
+
+    def step(q, v, tau):
+        return Touching().touched(scene, q, v, 2.0 * tau, jnp.asarray(0.005))
+
+    @jax.jit
+    @jax.vmap
+    def begun(tau):
+        """A few steps on, from rest, with the speeds of feet and how they are pressed."""
+        q_, v = jax.lax.scan(lambda x, _: (step(*x, tau)[:2], None), (q, jnp.zeros(6)), length=4)[0]
+        found = step(q_, v, tau)
+        slip = jnp.einsum("kij,j->ki", c.contact_jacobian(scene, c.contacts(scene, q_), q_), found.v)
+        return q_, v, jnp.linalg.norm(slip, axis=1), jnp.linalg.norm(found.impulses, axis=1)
+
+    q_, v, slip, pressed = begun(tau)
+    slips = (pressed > 1e-6) & (slip > 1e-5)
+    slowest = np.min(np.where(slips, slip, np.inf), axis=1)
+    assert np.sum(slowest < 3e-3) > 10
+    assert np.sum((pressed > 1e-6) & (slip < 1e-6)) > 10  # others stick
+
+    velocity = jax.jit(jax.vmap(lambda q, v, tau: step(q, v, tau).v))
+    slope = jax.jit(jax.vmap(lambda q, v, tau, way: jax.jvp(lambda tau: step(q, v, tau).v, (tau,), (way,))[1]))
+    known = slope(q_, v, tau, way)
+    size = np.max(np.abs(known), axis=1)
+    size = np.maximum(size, 1e-3 * np.max(size))  # what sticks moves by rounding
+    errors = []
+    for h in (1e-1, 1e-3, 1e-4, 1e-5):
+        away = velocity(q_, v, tau + h * way) - velocity(q_, v, tau - h * way)
+        errors.append(np.max(np.abs(away / (2 * h) - known), axis=1) / size)
+    assert np.max(np.min(errors, axis=0)) < 1e-7
+    assert np.max(errors[0]) > 1e-3
+
+
 def test_second_derivatives():
     """Of a ball that slides, by its velocity."""
     scene = on_ground()
