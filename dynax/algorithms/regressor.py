@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -89,7 +90,15 @@ def inverse_dynamics_along(model: Model, q: jax.Array, v: jax.Array, a: jax.Arra
     batch stay side by side, where `Y` itself would be turned round for a product of many small matrices."""
     ten = jnp.stack(_components(model, q, v, a))
     own = directions.reshape(model.num_bodies, 10, -1)
-    return lax.dot_general(own, ten, (((1, 0), (0, 1)), ((), ())), precision=lax.Precision.HIGHEST).T
+
+    def row(i: int) -> jax.Array:
+        """Of the bodies that freedom `i` carries, and what stands between them: half the work for an arm."""
+        carried = np.flatnonzero(model.topology.support[:, model.topology.body_of_velocity[i]])
+        which = slice(carried[0], carried[-1] + 1)
+        both = own[which], ten[:, which, i]
+        return lax.dot_general(*both, (((1, 0), (0, 1)), ((), ())), precision=lax.Precision.HIGHEST)
+
+    return jnp.stack([row(i) for i in range(model.nv)]) if model.nv else jnp.zeros((0, own.shape[2]), own.dtype)
 
 
 @for_models
