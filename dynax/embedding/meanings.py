@@ -36,19 +36,18 @@ from dynax.algorithms.regressor import inverse_dynamics_regressor
 from dynax.algorithms.rnea import gravity_force
 from dynax.compile.batching import batch_last, walking
 from dynax.constraints.assembly import assemble
-from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
-from dynax.embedding.coefficients import dense, expanded, plan_of
+from dynax.embedding.closing import closing, displaced
+from dynax.embedding.coefficients import dense
 from dynax.embedding.dynamics import at, inverse, motion_of, solved
-from dynax.embedding.model import EmbeddedModel, closing, embedding_matrix, factors, of_independent
+from dynax.embedding.model import EmbeddedModel, embedding_matrix, of_independent
 from dynax.embedding.rule import differentiable
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     configuration_rate,
     difference,
     integrate,
-    integrate_rows,
     neutral,
     normalize,
     random_configuration,
@@ -253,16 +252,9 @@ def _(model, key):
     return assemble(model.tree, random_configuration(model.tree, key)).q
 
 
-@batch_last
-def _integrate(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
-    tree, p = model.tree, plan_of(model.tree, model.embedding)
-    x = factors(model, rows_at(tree, q))[1]
-    return closing(model, integrate_rows(tree, q, expanded(p, x, dv)))
-
-
 @extend(integrate, EmbeddedModel)
 def _(model, q, dv):
-    return _integrate(model, *as_state(model, q=q, v=dv))
+    return displaced(model, *as_state(model, q=q, v=dv))
 
 
 @extend(difference, EmbeddedModel)

@@ -28,7 +28,6 @@ from dynax.embedding.coefficients import (
     Embedding,
     coefficients,
     dense,
-    dependents,
     elimination,
     plan_of,
 )
@@ -36,7 +35,7 @@ from dynax.errors import ModelError
 from dynax.linear.singular_values import singular_values
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.model.configuration import integrate, integrate_rows, neutral
+from dynax.model.configuration import integrate, neutral
 from dynax.model.flexible import FlexibleModel, Member, entries_of, skeleton_of
 from dynax.operators.pytree import pytree_dataclass
 from dynax.sweep import take_rows
@@ -318,26 +317,5 @@ def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:
     place[p.independent] = np.arange(len(p.independent))
     for g, columns in zip(p.groups, model.chart.columns, strict=True):
         own = jnp.sum(columns[:, :, g.dependent :] * whole[g.freedoms][:, :, None], axis=1)
-        found = found.at[place[g.freedoms[:, g.dependent :]]].set(own)
+        found = found.at[place[g.freedoms[:, g.dependent :]]].set(own, unique_indices=True)
     return found
-
-
-CORRECTIONS = 3
-
-
-def closing(model: EmbeddedModel, q: jax.Array) -> jax.Array:
-    """`q` with the dependent coordinates corrected until the loops close, the independent ones as they are; batch axes
-    trail.
-
-    Newton's method; quadratic, so a residual of 1e-2 is at rounding after three steps. Its derivative is that of the
-    implicit function, since each step is exact to first order.
-    """
-    tree, p = model.tree, plan_of(model.tree, model.embedding)
-    if not p.groups:
-        return q
-
-    def corrected(q: jax.Array, _) -> tuple[jax.Array, None]:
-        rows = rows_at(tree, q)
-        return integrate_rows(tree, q, -dependents(p, factors(model, rows)[0], rows.residual)), None
-
-    return jax.lax.scan(corrected, q, length=CORRECTIONS)[0]

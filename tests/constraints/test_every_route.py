@@ -16,7 +16,7 @@ from linkages import Joint, Linkage, blocks, of_model, pin
 
 import dynax as dx
 from dynax.constraints.dynamics import METHODS
-from dynax.embedding.model import closing
+from dynax.embedding.closing import closing
 from dynax.joints import JointClosure
 from dynax.routes.divide_and_conquer import Handles, coupling_of_sets, joined
 
