@@ -101,6 +101,10 @@ class EmbeddedModel:
     def joint_names(self) -> tuple[str, ...]:
         return self.tree.joint_names
 
+    def body_index(self, name: str) -> int:
+        """The row of a body; raises `KeyError` with near names."""
+        return self.tree.body_index(name)
+
     @property
     def mass(self) -> jax.Array:
         return self.tree.mass

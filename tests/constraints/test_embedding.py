@@ -116,6 +116,9 @@ def test_the_forest():
     """Which freedoms are left, and what is aggregated: pairs of geared wheels, chains, loops on the ground."""
     parts, embedded, *_ = case()
     assert embedded.nv == sum(part.mobility for part in parts.values())
+    assert embedded.body_names[embedded.body_index("gears_link1")] == "gears_link1"
+    with pytest.raises(KeyError, match="gears_link1"):
+        embedded.body_index("gears_link")
     names = {frozenset(bodies) for bodies in embedded.aggregates}
     assert frozenset({"gears_motor1", "gears_link1"}) in names
     assert frozenset({"robot_leg0_driver", "robot_leg0_support", "robot_leg0_foot"}) in names
