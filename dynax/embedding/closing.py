@@ -77,10 +77,10 @@ def _are_apart(model: EmbeddedModel) -> bool:
     tree = model.tree
     if not isinstance(tree, Model) or not all(joint.holonomic for joint in tree.topology.joints):
         return False
-    body = tree.topology.body_of_velocity
     for g in plan_of(tree, model.embedding).groups:
-        for own in map(body.__getitem__, g.freedoms):
-            which = range(len(own)) if model.chart else [g.dependent]  # in a chart it is data which are dependent
-            if any(set(own[:k]) & set(own[k:]) for k in which):
+        for bodies in tree.topology.body_of_velocity[g.freedoms]:
+            # In a chart it is data which freedoms are dependent, so that no joint may have two.
+            follow, lead = bodies[: g.dependent], bodies[g.dependent :]
+            if set(follow) & set(lead) or (model.chart is not None and len(set(bodies)) < len(bodies)):
                 return False
     return True
