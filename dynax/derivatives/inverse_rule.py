@@ -139,3 +139,7 @@ def _tangent_of(primals: tuple, tangents: tuple, found: Found, execution: str) -
     response, _ = linear(there, back, exact, lambda known, at, x: at.v, exact_back)
     point = Point(q, v, jnp.zeros_like(v) if a is None else a, moves.leaves)
     return response((found._replace(tau=None), jax.tree.leaves((model, external))), point, right)
+
+
+rnea_with_rule = differentiable("automatic")
+"""`(model, q, v, a, external)`, for plain `vmap` and for trailing batch axes."""

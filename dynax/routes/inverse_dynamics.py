@@ -5,12 +5,10 @@ from __future__ import annotations
 import jax
 from jax.typing import ArrayLike
 
-from dynax.derivatives.inverse_rule import differentiable
+from dynax.derivatives.inverse_rule import rnea_with_rule
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
-
-_rnea = differentiable("automatic")
 
 
 @for_models
@@ -31,7 +29,7 @@ def inverse_dynamics(
 
     **Returns:** `tau`, shape `(nv,)` [N, N m].
     """
-    return _rnea(model, *as_state(model, q=q, v=v, a=a, external=external))
+    return rnea_with_rule(model, *as_state(model, q=q, v=v, a=a, external=external))
 
 
 @for_models
@@ -41,4 +39,4 @@ def bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | N
     Coriolis, centrifugal and gravity terms, damping, friction and springs, less the effect of `external`.
     """
     q, v, external = as_state(model, q=q, v=v, external=external)
-    return _rnea(model, q, v, None, external)
+    return rnea_with_rule(model, q, v, None, external)

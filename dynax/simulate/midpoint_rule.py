@@ -23,14 +23,12 @@ import jax.numpy as jnp
 
 from dynax.compile.batching import along_moving, is_zero, trailing
 from dynax.derivatives.inverse_dynamics import rnea_derivatives
-from dynax.derivatives.inverse_rule import differentiable
+from dynax.derivatives.inverse_rule import rnea_with_rule
 from dynax.linear.solve import solve_rows
 from dynax.model import Model
 from dynax.model.configuration import integrate_rows, tangent_rows
 from dynax.simulate.friction import law
 from dynax.tree.freedoms import diagonal
-
-_inverse_dynamics = differentiable("automatic")
 
 
 class System(NamedTuple):
@@ -53,7 +51,7 @@ def rate(primals: tuple, tangents: tuple, vm: jax.Array, sense: jax.Array) -> ja
         return integrate_rows(model, q, half * vm), (vm - v) / half, rest
 
     def needed(model: Model) -> jax.Array:
-        return _inverse_dynamics(_smooth(model), qm, vm, a, None)
+        return rnea_with_rule(_smooth(model), qm, vm, a, None)
 
     model, q, v, _, dt = primals
     (qm, a, _), (dqm, da, df) = along_moving(known, primals, tangents)
