@@ -106,15 +106,29 @@ def test_lanes_on_eight_devices_are_those_on_one():
     assert float(run.stdout) < 1e-6
 
 
+def adam(rate):
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+
+def learnt(optimiser, loss, net, memory, states):
+    """A net and the optimiser's memory after a step along the gradient, where its lanes end, and whether that is
+    finite."""
+    (_, states), slope = jax.value_and_grad(loss, has_aux=True)(net, states)
+    step, memory = optimiser.update(slope, memory)
+    finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(slope)]))
+    return optax.apply_updates(net, step), memory, states, finite
+
+
 @pytest.mark.slow
 @pytest.mark.spec("AC-08")
 @pytest.mark.usefixtures("optimised")
 def test_a_policy_learns_by_gradient(environment):
     """Swing-up of the cart-pole in float32 by gradients through segments of 50 steps that go on from one another, as
-    in SHAC but without its critic: a net of 32, lanes of their own masses, three seeds. It must swing the pole up."""
+    in SHAC but without its critic: a net of 64, lanes of their own masses, three seeds. It must swing the pole up."""
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), environment.cart_pole())
-    lanes, segment = 64, 50
-    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-3))
+    lanes, segment, updates = 64, 50, 1200
+    # At a constant rate of 3e-3, 600 updates, a net of 32: five of twelve seeds stay below, and rounding decides which.
+    optimiser = adam(optax.cosine_decay_schedule(5e-3, updates, 0.05))
 
     def act(net, seen):
         hidden = jnp.tanh(seen * jnp.array([0.5, 1.0, 1.0, 0.3, 0.2], seen.dtype) @ net["in"] + net["bias"])
@@ -135,10 +149,7 @@ def test_a_policy_learns_by_gradient(environment):
     @jax.jit
     def update(net, memory, states, fresh, restart):
         states = jax.tree.map(lambda new, old: jnp.where(restart, new, old), fresh, states)
-        (_, states), slope = jax.value_and_grad(loss, has_aux=True)(net, states)
-        step, memory = optimiser.update(slope, memory)
-        finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(slope)]))
-        return optax.apply_updates(net, step), memory, states, finite
+        return learnt(optimiser, loss, net, memory, states)
 
     @jax.jit
     def start(key):
@@ -149,11 +160,11 @@ def test_a_policy_learns_by_gradient(environment):
     final = jax.jit(lambda net, states: follow(net, states, environment.LENGTH)[1][1][-50:, :, 2])
     for seed in range(3):
         key, k1, k2 = jax.random.split(jax.random.key(seed), 3)
-        draw = {"in": (k1, (5, 32), 0.5), "out": (k2, (32, 1), 0.2)}
+        draw = {"in": (k1, (5, 64), 0.5), "out": (k2, (64, 1), 0.2)}
         net = {name: s * jax.random.normal(k, shape, jnp.float32) for name, (k, shape, s) in draw.items()}
-        net["bias"] = jnp.zeros(32, jnp.float32)
+        net["bias"] = jnp.zeros(64, jnp.float32)
         memory, states = optimiser.init(net), start(key)
-        for k in range(600):
+        for k in range(updates):
             fresh = start(jax.random.fold_in(key, k // 5))
             net, memory, states, finite = update(net, memory, states, fresh, k % 5 == 0)
             assert finite
@@ -173,8 +184,7 @@ def test_a_panda_learns_to_reach_by_gradient():
     model = model.replace(damping=0.25 * most, friction_loss=0.0 * most)
     model = jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x, model)
     most, rest = most.astype(jnp.float32), jnp.array([0.0, -0.3, 0.0, -2.0, 0.0, 1.8, 0.8], jnp.float32)
-    lanes, segment = 32, 50
-    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-3))
+    lanes, segment, optimiser = 32, 50, adam(3e-3)
 
     def off(q, target):
         return dx.frame_pose(model, q, "panda_hand").translation - target
@@ -195,12 +205,7 @@ def test_a_panda_learns_to_reach_by_gradient():
         states, away = jax.vmap(partial(follow, net, segment))(states)
         return jnp.mean(away), states
 
-    @jax.jit
-    def update(net, memory, states):
-        (_, states), slope = jax.value_and_grad(loss, has_aux=True)(net, states)
-        step, memory = optimiser.update(slope, memory)
-        finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(slope)]))
-        return optax.apply_updates(net, step), memory, states, finite
+    update = jax.jit(partial(learnt, optimiser, loss))
 
     @jax.jit
     def start(key):
