@@ -92,8 +92,8 @@ def coupling_of_sets(y: jax.Array, t: jax.Array, tolerance: float | None = None)
     m)`; `tolerance`: of the rank, as in `pseudo_inverse`, default ten times `m` roundings.
     """
     borne = product(turned(t), product(y, t))
-    each = jax.vmap(lambda a: pseudo_inverse(a, tolerance).matrix)(borne.reshape(-1, *borne.shape[-2:]))
-    return symmetric(product(t, product(each.reshape(borne.shape), turned(t))))
+    each = jnp.vectorize(lambda a: pseudo_inverse(a, tolerance).matrix, signature="(m,m)->(m,m)")(borne)
+    return symmetric(product(t, product(each, turned(t))))
 
 
 def loaded(one: Handles, inertia: jax.Array, bias: jax.Array) -> Handles:

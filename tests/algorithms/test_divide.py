@@ -323,3 +323,13 @@ def test_four_bar_by_sets_of_handles(rng, loosened):
     pushed = joined(one, two, coupling_of_sets(one.far + two.near, t), c + push)
     shifted = closed._replace(right=closed.right + last.t.T @ push[6:])
     close(pushed.near_bias, shifted.accelerations[1], 1e-9)
+
+
+@pytest.mark.spec("RBDA-7.5-SETS")
+@pytest.mark.parametrize("batch", [(), (3,), (2, 0)])
+def test_joints_that_leave_all_free_couple_nothing(batch, rng):
+    """A free body and the ground share a joint without a constraint force: each moves as it would alone."""
+    y = np.broadcast_to(np.eye(6), (*batch, 6, 6))
+    w = coupling_of_sets(jnp.asarray(y), jnp.zeros((*batch, 6, 0)))
+    assert w.shape == (*batch, 6, 6)
+    assert not w.any()
