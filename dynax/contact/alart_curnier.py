@@ -27,11 +27,21 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, times, unbalanced, within
+from dynax.contact.coulomb import (
+    Impact,
+    along_normals,
+    coulomb,
+    diagonal,
+    length_along,
+    stiffness,
+    times,
+    unbalanced,
+    within,
+)
 from dynax.linear.each import side_by_side
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
-from dynax.linear.sums import summed
+from dynax.linear.sums import combined, summed
 
 TRIES = (
     (10, 1.0, 0.0, 0.0),
@@ -52,6 +62,8 @@ HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
+AT_ONCE = 6
+"""Rows that a matrix is added to with each pass over it."""
 UNSOLVED = 10.0
 """How many times as much as `LEFT` is no solution."""
 ENOUGH = {"float64": 1e-12, "float32": 1e-4}
@@ -76,6 +88,8 @@ class After(NamedTuple):
     """Of the momentum, as a part of what there is: small where the problem was solved."""
     gives: jax.Array
     """The most that a contact gives along its normal, by what it may."""
+    work: jax.Array
+    """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
 
 
 class Rounded(NamedTuple):
@@ -152,20 +166,21 @@ def _forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:
     return k[:, :, 0] * u[:, None, 0] + k[:, :, 1] * u[:, None, 1] + k[:, :, 2] * u[:, None, 2]
 
 
-def _product(rows: jax.Array, x: jax.Array) -> jax.Array:
-    """`x` times rows. As a loop it is in one kernel with the rest; a sum over an axis is in none, or is slow."""
-    nothing = jnp.zeros(jnp.broadcast_shapes(rows.shape[1:], x.shape[1:]), rows.dtype)
-    return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
-
-
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
     """`H + J^T K J`. As a loop it is in one kernel with the rest, where a product of matrices would be a call."""
+    contacts, stops, count = problem.jacobian, problem.stops, len(problem.jacobian)
+    pushed = _forces(stiffness[:count], contacts), stiffness[count:, 2, 2, None] * stops
+    nothing = jnp.zeros((-(3 * count + len(stops)) % AT_ONCE, *stops.shape[1:]), stops.dtype)
 
-    def add(total: jax.Array, one: tuple) -> tuple[jax.Array, None]:
-        j, g = one
-        return total + sum(j[a][:, None] * g[a][None] for a in range(3)), None
+    def rows(own: jax.Array, of_stops: jax.Array) -> jax.Array:
+        every = jnp.concatenate([own.reshape(-1, *own.shape[2:]), of_stops, nothing])
+        return every.reshape(-1, AT_ONCE, *every.shape[1:])
 
-    return lax.scan(add, problem.inertia, (problem.jacobian, _forces(stiffness, problem.jacobian)))[0]
+    def add(total: jax.Array, some: tuple) -> tuple[jax.Array, None]:
+        j, g = some
+        return total + sum(j[a][:, None] * g[a][None] for a in range(AT_ONCE)), None
+
+    return lax.scan(add, problem.inertia, (rows(contacts, stops), rows(*pushed)))[0]
 
 
 class Going(NamedTuple):
@@ -204,20 +219,27 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
     often; of a batch those that are done wait for the others."""
     dtype = problem.free.dtype
     inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
-    by_freedom = jnp.moveaxis(problem.jacobian, 2, 0)
-    by_row = problem.jacobian.reshape(-1, *problem.jacobian.shape[2:])
-    at_first = _product(by_freedom, problem.free)
+    jacobian, stops, count = problem.jacobian, problem.stops, len(problem.jacobian)
+    by_freedom, stops_by_freedom = jnp.moveaxis(jacobian, 2, 0), jnp.moveaxis(stops, 1, 0)
+    by_row = jacobian.reshape(-1, *jacobian.shape[2:])
+
+    def local(v: jax.Array) -> jax.Array:
+        return jnp.concatenate([combined(by_freedom, v), along_normals(combined(stops_by_freedom, v))])
 
     def unbalanced(v: jax.Array, impulses: jax.Array) -> jax.Array:
-        return _product(inertia, v - problem.free) - _product(by_row, impulses.reshape(-1, *impulses.shape[2:]))
+        rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
+        pushed = combined(by_row, rubbing) + combined(stops, impulses[count:, 2])
+        return combined(inertia, v - problem.free) - pushed
 
     def left(v: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
         """Of the momentum that does not balance, as energy."""
         rest = unbalanced(v, within(problem.friction, (problem.target - u) / soft[:, None]))
         return summed(rest * rest * weight, 0)
 
+    at_first = local(problem.free)
+
     def energy(v: jax.Array) -> jax.Array:
-        return summed(v * _product(inertia, v), 0)
+        return summed(v * combined(inertia, v), 0)
 
     there = jnp.maximum(energy(problem.free), energy(problem.begin))
     there = jnp.where(there > 0, there, 1.0)
@@ -233,12 +255,12 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         wedged = jnp.asarray(least)[s.attempt]
         given = s.part * problem.compliance
         soft = jnp.maximum(given, wedged * problem.mobility)
-        u = _product(by_freedom, s.v)
+        u = local(s.v)
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + _forces(own.stiffness, problem.target - u)
         dv = -gauss_jordan(matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
-        du = _product(by_freedom, dv)
+        du = local(dv)
         change = meant - _forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)
 
@@ -279,7 +301,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         out = attempt >= jnp.where(fresh, HARDER_TRIES, len(TRIES))
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
-        gives = giving(problem, _product(by_freedom, best), at_first)
+        gives = giving(problem, local(best), at_first)
         again = done & ~s.done & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
@@ -340,7 +362,7 @@ def after(problem: Impact, *, as_given: bool = False) -> After:
     """
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
-        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none)
+        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none, none)
     v, part = _velocity(0 if as_given else HARDER, problem)
     return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
 
@@ -352,14 +374,21 @@ def solved(problem: Impact) -> tuple[jax.Array, jax.Array]:
     return v, part * problem.compliance
 
 
-def told(problem: Impact, v: jax.Array) -> After:
-    """What is to be known of the velocity after the step."""
+@trailing
+def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     impulses = coulomb(problem, v)
     weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
     rest = weight * unbalanced(problem, v, impulses)
-    there = jnp.stack([weight * times(problem.inertia, x) for x in (v, problem.free, problem.begin)])
-    largest = jnp.max(jnp.abs(there))
+    there = [weight * times(problem.inertia, x) for x in (v, problem.free, problem.begin)]
+    largest = jnp.max(jnp.abs(jnp.concatenate(there)), axis=0)
     known = largest > 0
-    lost = jnp.where(known, jnp.max(jnp.abs(rest)) / jnp.where(known, largest, 1.0), 0.0)
-    gives = jnp.max(giving(problem, problem.local(v), problem.local(problem.free)), initial=0.0)
-    return After(v, impulses, *lax.stop_gradient((lost, gives)))
+    lost = jnp.where(known, jnp.max(jnp.abs(rest), axis=0) / jnp.where(known, largest, 1.0), 0.0)
+    u, at_first = problem.local(v), problem.local(problem.free)
+    gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
+    work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))
+    return impulses, *lax.stop_gradient((lost, gives, work))
+
+
+def told(problem: Impact, v: jax.Array) -> After:
+    """What is to be known of the velocity after the step."""
+    return After(v, *_told((), problem, v))

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.linear.sums import combined
+
 
 class Impact(NamedTuple):
     """The problem of a step."""
@@ -28,7 +30,8 @@ class Impact(NamedTuple):
     begin: jax.Array
     """The velocity before the step, shape `(nv,)`: how much motion there is."""
     jacobian: jax.Array
-    """`J`, two rows along the surface and one along the normal, shape `(k, 3, nv)`."""
+    """`J` of contacts, two rows along the surface and one along the normal, shape `(c, 3, nv)`. Of contacts and stops,
+    `k = c + l`:"""
     target: jax.Array
     """The velocity `u_hat` at which there is no force, shape `(k, 3)`."""
     compliance: jax.Array
@@ -37,14 +40,25 @@ class Impact(NamedTuple):
     """The velocity along the normal of a unit of impulse, shape `(k,)`."""
     friction: jax.Array
     """Shape `(k,)`."""
+    stops: jax.Array
+    """`J` of limits and other stops, which have a normal alone, shape `(l, nv)`."""
 
     def local(self, v: jax.Array) -> jax.Array:
-        """Velocities at the contacts, shape `(k, 3)`."""
-        return jnp.sum(self.jacobian * v, axis=2)
+        """Velocities at contacts and stops, shape `(k, 3)`."""
+        of_contacts = combined(jnp.moveaxis(self.jacobian, 2, 0), v)
+        return jnp.concatenate([of_contacts, along_normals(times(self.stops, v))])
 
     def push(self, impulses: jax.Array) -> jax.Array:
         """`J^T gamma`."""
-        return jnp.sum(self.jacobian * impulses[:, :, None], axis=(0, 1))
+        count = len(self.jacobian)
+        rows = self.jacobian.reshape(-1, *self.jacobian.shape[2:])
+        rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
+        return combined(rows, rubbing[:, None]) + combined(self.stops, impulses[count:, 2, None])
+
+
+def along_normals(x: jax.Array) -> jax.Array:
+    """Of shape `(l, ...)` vectors with nothing along the surface, shape `(l, 3, ...)`."""
+    return jnp.stack([jnp.zeros_like(x), jnp.zeros_like(x), x], axis=1)
 
 
 def coulomb(problem: Impact, v: jax.Array) -> jax.Array:
@@ -88,7 +102,7 @@ def length_along(y: jax.Array) -> jax.Array:
 
 
 def times(a: jax.Array, x: jax.Array) -> jax.Array:
-    return jnp.sum(a * x, axis=1)
+    return combined(jnp.moveaxis(a, 1, 0), x)
 
 
 def diagonal(a: jax.Array) -> jax.Array:

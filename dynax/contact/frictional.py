@@ -120,7 +120,7 @@ def _apart(inertia, rows, v, speed, friction) -> After:
     """With impulses that make all that touches part with a `speed`, shape `(k,)`, or more."""
     mobility, takes_part = _mobility(inertia, rows)
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(jnp.where(takes_part, speed, -1.0))
-    problem = Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction)
+    problem = Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction, _no_stops(rows))
     return after(problem, as_given=True)
 
 
@@ -133,9 +133,14 @@ def _given(inertia, rows, v, press, friction) -> After:
     units = jnp.ones(3, v.dtype).at[2].set(small)
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(compliance * press / small)
     rows = rows * units[:, None]
-    problem = Impact(inertia, v, v, rows, target, compliance, mobility * small**2, friction * small)
+    mobility, friction = mobility * small**2, friction * small
+    problem = Impact(inertia, v, v, rows, target, compliance, mobility, friction, _no_stops(rows))
     found = after(problem, as_given=True)
     return found._replace(impulses=found.impulses * units)
+
+
+def _no_stops(rows: jax.Array) -> jax.Array:
+    return jnp.zeros((0, rows.shape[2]), rows.dtype)
 
 
 def _mobility(inertia: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.alart_curnier import After, after
+from dynax.contact.alart_curnier import After, after, matrix
 from dynax.contact.coulomb import Impact, coulomb, unbalanced
 from dynax.linear.solve import solve
 
@@ -51,7 +51,6 @@ def _with_friction(kappa: jax.Array, friction: jax.Array, press: jax.Array, u: j
 def relaxed_velocity(problem: Impact, kappa: jax.Array) -> jax.Array:
     """The velocity after a step with relaxed contact, with derivatives of any order."""
     problem, kappa = lax.stop_gradient((problem, kappa))
-    inertia, rows = problem.inertia, problem.jacobian
 
     def step(_, state: tuple) -> tuple:
         v, press, slack = state
@@ -70,10 +69,9 @@ def relaxed_velocity(problem: Impact, kappa: jax.Array) -> jax.Array:
         start = (level - press * slack - press * away) / whole
         normal = jnp.zeros(3, u.dtype).at[2].set(1.0)
         stiff = -by_u + (by_press + normal)[:, :, None] * (gain[:, None] * normal)[:, None, :]
-        matrix = inertia + jnp.einsum("kai,kab,kbj->ij", rows, stiff, rows)
         now = tangent(press, u)
-        rest = inertia @ (v - problem.free) - problem.push(now + start[:, None] * (by_press + normal))
-        dv = -solve(matrix, rest)
+        rest = problem.inertia @ (v - problem.free) - problem.push(now + start[:, None] * (by_press + normal))
+        dv = -solve(matrix(problem, stiff), rest)
         du = problem.local(dv)[:, 2]
         dpress = start - gain * du
         dslack = problem.compliance * dpress + du + away
@@ -83,7 +81,7 @@ def relaxed_velocity(problem: Impact, kappa: jax.Array) -> jax.Array:
         good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in new]))
         return jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
 
-    speed = jnp.sqrt(jnp.sum(problem.free * (inertia @ problem.free)) + kappa)
+    speed = jnp.sqrt(jnp.sum(problem.free * (problem.inertia @ problem.free)) + kappa)
     unit = jnp.sqrt(problem.mobility)
     begin = problem.free, speed / unit, speed * unit
     return lax.fori_loop(0, STEPS, step, begin)[0]

@@ -28,6 +28,22 @@ def summed(tree: Tree, axis: int = 1) -> Tree:
     return jax.tree.map(total, tree)
 
 
+@jax.custom_jvp
+def combined(rows: jax.Array, x: jax.Array) -> jax.Array:
+    """`sum_k x[k] rows[k]`, of rows `(n, ..., *batch)` and `(n, *batch)` or shapes that go with them, a term at a time:
+    as a loop it is in one kernel with the rest, where a sum over an axis is in none, or is slow."""
+    nothing = jnp.zeros(jnp.broadcast_shapes(rows.shape[1:], x.shape[1:]), rows.dtype)
+    return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
+
+
+@combined.defjvp
+def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """Sums over an axis, whose transposes are products."""
+    (rows, x), (drows, dx) = primals, tangents
+    x_beside, dx_beside = (y.reshape(len(y), *(1,) * (rows.ndim - y.ndim), *y.shape[1:]) for y in (x, dx))
+    return combined(rows, x), jnp.sum(drows * x_beside + rows * dx_beside, axis=0)
+
+
 def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:
     """`sum_k left[k, i] right[k, j]`, shape `(i, j, *batch)`, a term at a time: a sum over the axis of all pairs is
     large soon, and then a library's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +16,18 @@ from jax.ad_checkpoint import checkpoint_name
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import Placed, candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import Placed, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
-from dynax.contact.stops import stop_materials, stops_at
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.derivatives.rule import closed_form
-from dynax.linear.solve import solve_definite
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.checkpoint import KEPT
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
+from dynax.simulate.touching_problem import Chosen, Numbers, problem
 from dynax.simulate.touching_rule import Known, Surfaces, velocity
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 from dynax.simulate.turning import Turning
@@ -45,20 +44,6 @@ class Touched(NamedTuple):
     """Of stops along their coordinates, in the order of `scene.limited` and `scene.stops`, shape `(l,)` [N s, N m s];
     negative at upper limits, of cones and of ropes."""
     report: TouchReport
-
-
-class Chosen(NamedTuple):
-    """The problem of a step, and what its rows are."""
-
-    problem: Impact
-    frames: jax.Array
-    """Of the contacts as rows, the normal last, shape `(c, 3, 3)`."""
-    rows: jax.Array
-    """The candidates, and after them the stops, that take part, shape `(c,)`."""
-    signs: jax.Array
-    """Of the stops, as `contact.stops` has them."""
-    penetration: jax.Array
-    crowded: jax.Array
 
 
 @dataclass(frozen=True)
@@ -86,7 +71,7 @@ class Touching(AbstractStepper):
     is missing, so that what rests gives, and what sticks creeps, by `softness g dt`."""
     most: int | None = None
     """Contacts that take part in a step, the nearest of all candidates; default twice the number of freedoms, but not
-    less than 32."""
+    less than 32. Limits and other stops take part, whatever their number."""
     gradient: Gradient = field(default_factory=Exact)
     """Which derivatives steps have: `Exact()`, `Smoothed(kappa)`, `FromDistance(reach)`, `Bundle(count, spread)`."""
 
@@ -126,15 +111,18 @@ class Touching(AbstractStepper):
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
-            chosen = self.problem(scene, q, at, v, free, inertia, dt)
+            chosen = problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, dt)
             found = self._after(scene, chosen.problem, dt)
-        world = jnp.einsum("kia,ki->ka", chosen.frames, found.impulses)
-        total = len(scene.candidates) + len(scene.limited) + len(scene.stops)
-        impulses = jnp.zeros((total, 3), q.dtype).at[chosen.rows].set(world)
-        stops = jnp.zeros(total, q.dtype).at[chosen.rows].set(found.impulses[:, 2])[len(scene.candidates) :]
+        of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
+        impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
+        if chosen.rows is not None:
+            impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
         q = integrate(model, q, dt * axes.screw(found.v))
-        report = _report(chosen, found)
-        return Touched(q, axes.turned(found.v), impulses[: len(scene.candidates)], chosen.signs * stops, report)
+        return Touched(q, axes.turned(found.v), impulses, chosen.signs * of_stops[:, 2], _report(chosen, found))
+
+    def _numbers(self, nv: int, dtype: Any) -> Numbers:
+        most = max(32, 2 * nv) if self.most is None else self.most
+        return Numbers(self.relaxation, self.softness[int(dtype == jnp.float64)], most)
 
     def _of_tree(
         self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, tau: jax.Array, dt: jax.Array
@@ -144,18 +132,19 @@ class Touching(AbstractStepper):
         (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
         axes = Turning.of_tree(model, at, dt)
 
-        def problem(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
+        def chosen_of(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
             # The Coriolis forces of the last evaluation are those of the one before.
             free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
-            return self.problem(scene, q, at, v, free, inertia, dt)
+            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, dt)
 
         count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
-            chosen = problem(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
+            chosen = chosen_of(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
             return chosen, axes, self._after(scene, chosen.problem, dt)
-        chosen = problem(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
+        chosen = chosen_of(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
         known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem)))
-        surfaces = Surfaces(chosen.problem.jacobian, chosen.problem.target, chosen.problem.friction)
+        own = chosen.problem
+        surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
         end = velocity(stiff, q, v, force, dt, axes, surfaces, known)
         return chosen, axes, told(chosen.problem._replace(compliance=known.compliance), end)
 
@@ -171,52 +160,6 @@ class Touching(AbstractStepper):
             case FromDistance(reach):
                 return after_from_distance(problem, reach / dt)
         return after(problem)
-
-    def problem(
-        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, free: jax.Array, inertia: jax.Array, dt: jax.Array
-    ) -> Chosen:
-        """What is to be solved."""
-        touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
-        material = candidate_materials(scene, q.dtype)
-        gaps = jnp.concatenate([touch.gap, ends.gap])
-        rows, crowded = self._nearest(gaps, scene.nv)
-
-        def of(contacts: jax.Array, stops: jax.Array) -> jax.Array:
-            """Rows of what takes part, of those of all contacts and limits."""
-            return jnp.concatenate([contacts, stops.astype(contacts.dtype)])[rows]
-
-        count = len(ends.gap)
-        frames = jax.vmap(frame)(of(touch.normal, jnp.tile(jnp.asarray(np.eye(3)[2:], q.dtype), (count, 1))))
-        signs = of(jnp.asarray(carried(scene), q.dtype), jnp.zeros((count, at.places.shape[0]), q.dtype))
-        jacobian = jnp.einsum(
-            "kia,kaj->kij", frames, jacobian_at(scene, of(touch.point, jnp.zeros((count, 3))), signs, q, at)
-        )
-        straight = of(jnp.zeros((len(touch.gap), scene.nv), q.dtype), ends.jacobian)
-        jacobian = jacobian + np.array([0, 0, 1], q.dtype)[:, None] * straight[:, None]
-        friction = of(material.friction, jnp.zeros(count))
-        restitution = of(material.restitution, stop_materials(scene, q.dtype).restitution)
-        gap = gaps[rows]
-        normals = jacobian[:, 2]
-        mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
-        # What does not move takes no part; where nothing can, there is nothing to solve.
-        mobility = jnp.where(mobility > 0, mobility, 1.0)
-        compliance = self.softness[int(q.dtype == jnp.float64)] * mobility
-        before = normals @ v
-        apart = -gap / (dt + jnp.where(gap < 0, self.relaxation, 0.0))
-        bounce = lax.stop_gradient((gap + dt * (normals @ free) < 0) & (before < 0) & (restitution > 0))
-        target = jnp.where(bounce, jnp.maximum(apart, -restitution * before), apart)
-        target = target[:, None] * np.array([0, 0, 1], q.dtype)
-        problem = Impact(inertia, free, v, jacobian, target, compliance, mobility, friction)
-        return Chosen(problem, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
-
-    def _nearest(self, gaps: jax.Array, freedoms: int) -> tuple[jax.Array, jax.Array]:
-        """The contacts that take part, and whether there is no room for some that should."""
-        most = max(32, 2 * freedoms) if self.most is None else self.most
-        if len(gaps) <= most:
-            return jnp.arange(len(gaps)), jnp.zeros((), bool)
-        gaps = lax.stop_gradient(gaps)
-        rows = lax.top_k(-gaps, most + 1)[1]
-        return rows[:-1], gaps[rows[-1]] < 0
 
 
 class _Told(NamedTuple):
@@ -261,9 +204,7 @@ def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> T
 
 
 def _report(chosen: Chosen, found: After) -> TouchReport:
-    """The impulses change the kinetic energy by `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
-    problem, (v, impulses, unbalanced, gives) = chosen.problem, found
-    mean = 0.5 * (problem.local(v) + problem.local(problem.free))
+    v, impulses, unbalanced, gives, work = found
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
         (gives > TOO_MUCH, TouchStatus.TOO_SOFT),
@@ -272,5 +213,5 @@ def _report(chosen: Chosen, found: After) -> TouchReport:
     )
     status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
     pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
-    told = TouchReport(pressing, chosen.penetration, jnp.sum(impulses * mean), unbalanced, status.astype(jnp.int32))
+    told = TouchReport(pressing, chosen.penetration, work, unbalanced, status.astype(jnp.int32))
     return lax.stop_gradient(told)

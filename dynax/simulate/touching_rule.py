@@ -35,6 +35,7 @@ class Surfaces(NamedTuple):
     jacobian: jax.Array
     target: jax.Array
     friction: jax.Array
+    stops: jax.Array
 
 
 class Known(NamedTuple):
@@ -68,8 +69,8 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     free = later + along_moving(lambda axes, v, mean: axes.begun(v, mean), (axes, v, mean), (daxes, change, dmean))[1]
 
     def problem(surfaces: Surfaces) -> Impact:
-        j, target, friction = surfaces
-        return Impact(inertia, v, v, j, target, known.compliance, known.compliance, friction)
+        j, target, friction, stops = surfaces
+        return Impact(inertia, v, v, j, target, known.compliance, known.compliance, friction, stops)
 
     def push(surfaces: Surfaces) -> jax.Array:
         own = problem(surfaces)

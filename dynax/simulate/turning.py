@@ -61,9 +61,11 @@ class Turning:
         carries = jnp.asarray(topology.support[:, topology.body_of_velocity], dt.dtype)  # (n, nv)
         mass, com, moment = (x.astype(dt.dtype) for x in (model.mass, model.com, model.first_moment))
         own = jnp.einsum("nij,nj->ni", at.rotation[:-1], mass[:, None] * com + moment)
-        arms = mass[:, None, None] * (at.origin[:-1, None] - at.places) + own[:, None]
-        moments = jnp.sum(carries[:, :, None] * arms, axis=0)
-        masses = jnp.sum(carries * mass[:, None], axis=0)
+        root = np.argmax(topology.support, axis=1)
+        base = at.origin[root]  # first moments about it, so that far from the world's origin no digits are lost
+        masses = mass @ carries
+        moments = carries.T @ (mass[:, None] * (at.origin[:-1] - base) + own)
+        moments = moments - masses[:, None] * (at.places - base[topology.body_of_velocity])
         moved = masses[:, None] * at.shifts + jnp.cross(at.turns, moments)
         # Only what this base carries moves it.
         alone = (topology.velocity_support | topology.velocity_support.T)[rows]

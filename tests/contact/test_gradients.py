@@ -41,7 +41,8 @@ def problems(key, count=6):
     free = jax.random.normal(keys[2], (count, 6))
     target = jnp.zeros((count, 4, 3)).at[..., 2].set(0.1 * jax.random.normal(keys[3], (count, 4)))
     mobility = jnp.einsum("bki,bij,bkj->bk", jacobian[:, :, 2], jnp.linalg.inv(inertia), jacobian[:, :, 2])
-    return Impact(inertia, free, free, jacobian, target, 1e-6 * mobility, mobility, jnp.full((count, 4), 0.4))
+    friction, stops = jnp.full((count, 4), 0.4), jnp.zeros((count, 0, 6))
+    return Impact(inertia, free, free, jacobian, target, 1e-6 * mobility, mobility, friction, stops)
 
 
 def test_relaxed_contact(key):

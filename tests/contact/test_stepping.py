@@ -358,8 +358,8 @@ def test_a_table_stands_on_many_feet():
         jacobian[i, :, 3:] = np.eye(3)
         jacobian[i, :, :3] = -np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
     fall = jnp.array([0, 0, 0, 0, 0, -0.1])
-    ones = jnp.ones(k)
-    problem = Impact(jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), jnp.zeros((k, 3)), 1e-6 * ones, ones, ones)
+    ones, still, stops = jnp.ones(k), jnp.zeros((k, 3)), jnp.zeros((0, 6))
+    problem = Impact(jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), still, 1e-6 * ones, ones, ones, stops)
     found = jax.jit(after)(problem)
     close(found.v, 0.0, 1e-6)
     close(jnp.sum(found.impulses, axis=0), [0, 0, 0.1], 1e-6)
@@ -385,7 +385,8 @@ def test_corners_on_the_border_of_sticking(rng):
 
     def land(free, jacobian, mobility):
         inertia, begin, target, friction = map(jnp.asarray, fixed)
-        return after(Impact(inertia, free, begin, jacobian, target, 1e-6 * mobility, mobility, friction))
+        stops = jnp.zeros((0, 6))
+        return after(Impact(inertia, free, begin, jacobian, target, 1e-6 * mobility, mobility, friction, stops))
 
     found = jax.jit(jax.vmap(land))(*map(jnp.asarray, (free, jacobian, mobility)))
     assert np.max(found.unbalanced) < 1e-7
