@@ -5,8 +5,16 @@ JAX 0.10 compiles in half the time without the emitters by MLIR; newer versions 
 
 from __future__ import annotations
 
+import re
+
 import jax
 
 QUICKLY = "--xla_cpu_use_fusion_emitters=false" if jax.__version_info__[:2] == (0, 10) else ""
 OPTIMISED = {"xla_cpu_use_fusion_emitters": True} if QUICKLY else {}
 """Compiler options with which a program is compiled as for users, in a test that asks for `optimised`."""
+
+
+def kernels(program: str) -> int:
+    """How many algorithms of a lowered program are marked to be one kernel each: all of them have several results, the
+    lines in them that fusion does not cross have one."""
+    return len(re.findall(r'%\w+:\d+ = .*xla_cpu_small_call = "true"', program))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.compile.fence import apart
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.model import Model
 from dynax.spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, Vec3
+from dynax.spatial.inertia import vec3
 from dynax.sweep import take_rows
 from dynax.sweep.scan import scan
 from dynax.tree.bodies import per_velocity, stacked
@@ -26,7 +29,7 @@ class RootInertia(NamedTuple):
 
     def solve(self, rhs: jax.Array) -> jax.Array:
         """Accelerations from forces, both in the bases' own axes and of shape `(6 k, m, *batch)`."""
-        own = jnp.moveaxis(rhs.reshape(rhs.shape[0] // 6, 6, *rhs.shape[1:]), 0, 2)
+        own = jnp.moveaxis(apart(rhs).reshape(rhs.shape[0] // 6, 6, *rhs.shape[1:]), 0, 2)
         return jnp.moveaxis(gauss_jordan(self.matrix, own), 2, 0).reshape(rhs.shape)
 
     def definite(self) -> jax.Array:
@@ -52,10 +55,28 @@ class Bases(NamedTuple):
 
     def closed(self, handed: ArticulatedInertia) -> RootInertia:
         """With what the world and the bases are handed."""
-        total = (jax.tree.map(lambda a: a[1:], handed) + self.inertia).rotate(self.rotation.T)
-        rows = jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in total.rows])
+        total = jax.tree.map(lambda a: a[1:], handed) + self.inertia
+        rows = _in_own_axes(self.rotation, _stacked(total.rows))
         eye = jnp.eye(6, dtype=rows.dtype).reshape((6, 6) + (1,) * (rows.ndim - 2))
         return RootInertia(rows + eye * self.armature[None].astype(rows.dtype))
+
+
+def _stacked(rows: Sequence[Sequence[jax.Array]]) -> jax.Array:
+    """A matrix of entries, put together before it is used: as a part of a formula it would be in it again and again."""
+    return apart(jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in rows]))
+
+
+def _in_own_axes(rotation: Mat3, matrix: jax.Array) -> jax.Array:
+    """`R* M R`, `R` the rotation twice on the diagonal, of symmetric matrices `(6, 6, k, *batch)` in world axes.
+
+    By arrays: entry by entry it is a sixth of what forward dynamics of a small floating robot compiles to.
+    """
+    axes = _stacked([vec3(row) for row in rotation.rows])
+    for _ in range(2):  # rows, then columns: the transpose of the transpose
+        parts = matrix.reshape(2, 3, 1, *matrix.shape[1:])
+        turned = sum((axes[k, :, None] * parts[:, k] for k in (1, 2)), axes[0, :, None] * parts[:, 0])
+        matrix = jnp.swapaxes(turned.reshape(matrix.shape), 0, 1)
+    return matrix
 
 
 def free_bases(model: Model, s: Setup, inertias: Parts, which: np.ndarray | None = None) -> Bases:

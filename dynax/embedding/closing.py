@@ -12,10 +12,14 @@ so it knows neither the corrections nor the way of dependent coordinates to wher
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.compile.batching import along_moving, batch_last, is_zero
 from dynax.constraints.residual import rows_at
+from dynax.derivatives.implicit import KEPT
 from dynax.embedding.coefficients import dependents, expanded, plan_of
 from dynax.embedding.model import EmbeddedModel, factors, of_independent
 from dynax.model import Model
@@ -43,9 +47,16 @@ def closing(model: EmbeddedModel, q: jax.Array) -> jax.Array:
 
 
 def _displaced(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
+    """The step and the corrections as one loop, so that conditions are compiled once."""
     tree, p = model.tree, plan_of(model.tree, model.embedding)
-    x = factors(model, rows_at(tree, q))[1]
-    return closing(model, integrate_rows(tree, q, expanded(p, x, dv)))
+
+    def moved(q: jax.Array, first: jax.Array) -> tuple[jax.Array, None]:
+        rows = rows_at(tree, q)
+        e, x = factors(model, rows)
+        change = jnp.where(first, expanded(p, x, dv), -dependents(p, e, rows.residual))
+        return integrate_rows(tree, q, change), None
+
+    return lax.scan(moved, q, np.arange(1 + (CORRECTIONS if p.groups else 0)) == 0)[0]
 
 
 def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
@@ -53,7 +64,7 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     tree, p = model.tree, plan_of(model.tree, model.embedding)
     if not _are_apart(model):
         return along_moving(_displaced, primals, tangents)
-    found = displaced(*primals)
+    found = checkpoint_name(displaced(*primals), KEPT)
     e, x = factors(model, rows_at(tree, found))
 
     def open_yet(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-KEPT = "dynax_kept"
-"""The name of the few numbers of a step that took most of its time: kept with the states, they are not found twice."""
+from dynax.derivatives.implicit import KEPT
+
 ONE_LEVEL = 128
 """Up to this many steps the states between them are kept: a second level costs a third more time and saves little."""
 

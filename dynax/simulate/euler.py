@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
+from dynax.derivatives.implicit import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate
-from dynax.simulate.checkpoint import KEPT
 from dynax.simulate.friction import Kick, Stepped, dry_friction, kick, law, stepped
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 from dynax.sweep.scan import varying_as

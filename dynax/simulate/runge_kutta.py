@@ -6,8 +6,8 @@ of constant velocity instead, each of them one `integrate`. The two agree in ord
 displacements. The second also keeps it for a ball that rolls: its position depends on the path, not only on the
 rotation, so no chart of the three velocities could hold the five coordinates.
 
-The stages are a scan, so that forward dynamics, by far the largest part, is compiled and differentiated once, not once
-for each stage.
+The stages are a scan, each with the flow that leads on from it, so that forward dynamics and `integrate`, by far the
+largest parts, are compiled and differentiated once, not once for each stage.
 """
 
 from __future__ import annotations
@@ -49,23 +49,25 @@ class Tableau:
         self, model: Model, q: jax.Array, x: jax.Array, rate: Callable[..., jax.Array], dt: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One step of `q` and `x`, which begins with the velocity, as `x' = rate(q, x, delay)`; and the first rate."""
-        velocities, flows, last = (jnp.asarray(x, q.dtype) for x in (self.velocities, self.flows, self.last))
-        delays = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype)
+        stages, (first, *rest) = len(self.weights), self.last
+        velocities, flows = (jnp.asarray(x, q.dtype) for x in (self.velocities, (*self.flows[1:], first)))
+        delays, starts = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype), jnp.asarray((*self.starts[1:], 0))
 
         def moved(q: jax.Array, xs: jax.Array, flow: jax.Array) -> jax.Array:
             return integrate(model, q, dt * (flow @ xs[:, : model.nv]))
 
         def stage(found: tuple, given: tuple) -> tuple[tuple, None]:
-            (qs, xs, rates), (k, start, velocity, flow, delay) = found, given
-            now = moved(qs[start], xs, flow), x + dt * (velocity @ rates)
-            new = (*now, rate(*now, dt * delay))
-            return tuple(x.at[k].set(row) for x, row in zip((qs, xs, rates), new, strict=True)), None
+            (qs, xs, rates), (k, velocity, delay, start, flow) = found, given
+            now = qs[k], x + dt * (velocity @ rates)
+            xs, rates = xs.at[k].set(now[1]), rates.at[k].set(rate(*now, dt * delay))
+            return (qs.at[k + 1].set(moved(qs[start], xs, flow)), xs, rates), None
 
-        stages = len(self.weights)
-        empty = jnp.tile(q, (stages, 1)), *jnp.zeros((2, stages, x.size), x.dtype)
-        given = jnp.arange(stages), jnp.asarray(self.starts), velocities, flows, delays
-        (_, xs, rates), _ = jax.lax.scan(stage, empty, given)
-        q, _ = jax.lax.scan(lambda q, flow: (moved(q, xs, flow), None), q, last)
+        empty = jnp.tile(q, (stages + 1, 1)), *jnp.zeros((2, stages, x.size), x.dtype)
+        given = jnp.arange(stages), velocities, delays, starts, flows
+        (qs, xs, rates), _ = jax.lax.scan(stage, empty, given)
+        q = qs[stages]
+        for flow in rest:
+            q = moved(q, xs, jnp.asarray(flow, q.dtype))
         return q, x + dt * (jnp.asarray(self.weights, x.dtype) @ rates), rates[0]
 
 

@@ -19,11 +19,11 @@ from dynax.contact.coulomb import Impact
 from dynax.contact.motion import Placed, placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
+from dynax.derivatives.implicit import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.derivatives.rule import closed_form
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
-from dynax.simulate.checkpoint import KEPT
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed

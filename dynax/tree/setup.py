@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.fence import apart
 from dynax.joints import AbstractJoint, JointMotion
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, RigidInertia, Scalar, Sym3, Vec3
@@ -98,7 +99,8 @@ def body_constants(model: Model, batch_ndim: int, dtype) -> Constants:
     com, left = (rows_vec(get(leaf, 2)) for leaf in (model.com, model.first_moment))
     about_com = RigidInertia(get(model.mass, 1), left, Sym3(*jnp.unstack(get(model.inertia, 2), axis=1)))
     local = about_com.rotate(hinge[0].T).shift_to_parent(hinge[0].transpose_apply(com - hinge[1]))
-    return Constants(rotation, offset, local, hinge[0], hinge[1])
+    # Else what is made of them, in world axes, computes each of them once more for each of its own numbers.
+    return Constants(rotation, offset, jax.tree.map(apart, local), hinge[0], hinge[1])
 
 
 def setup(
@@ -197,7 +199,8 @@ def _root_poses(model: Model, plan: Layout, constants: Constants, q: jax.Array) 
     ((_, _, motion),) = group_motions(model, q, jnp.zeros((model.nv, *q.shape[1:]), q.dtype), list(roots))
     rotation = constants.rotation @ motion.rotation
     position = constants.offset + constants.rotation @ motion.translation
-    return jax.tree.map(lambda a: jnp.broadcast_to(a, (len(roots), *q.shape[1:])), (rotation, position))
+    # Of one root a look-up is a slice, and all of this would be in each formula that asks for an entry.
+    return jax.tree.map(lambda a: apart(jnp.broadcast_to(a, (len(roots), *q.shape[1:]))), (rotation, position))
 
 
 def joint_rates(s: Setup, model: Model, v: jax.Array) -> Scalar | Motion:
