@@ -20,7 +20,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 import dynax as dx
-from dynax.embedding.flexible import composite, inverse
+from dynax.embedding.flexible import inverse
+from dynax.embedding.flexible_composite import composite
 from dynax.embedding.flexible_nodes import forward
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
