@@ -18,7 +18,7 @@ import numpy as np
 from dynax.algorithms.articulated import Tree
 from dynax.bodies.base import Bases
 from dynax.compile.fence import apart
-from dynax.embedding.flexible import at_rest, flat, inertias_at
+from dynax.embedding.flexible import Inertias, State, at_rest, flat, inertias_at
 from dynax.embedding.flexible_nodes import nodes
 from dynax.embedding.flexible_plan import plan
 from dynax.model.flexible import FlexibleModel
@@ -35,8 +35,13 @@ Columns = list[jax.Array]
 def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
     """The mass matrix `(nv, nv, *batch)`."""
     at, s, kin = at_rest(model, q)
+    return composed(model, at, s, kin, inertias_at(at, s, kin))
+
+
+def composed(model: FlexibleModel, at: State, s: Setup, kin: Parts, inertias: Inertias) -> jax.Array:
+    """The same, of a state whose kinematics and inertias are known."""
     p = plan(model.skeleton.topology, model.members)
-    forces, own, columns = _walked(nodes(model, at, s, kin, inertias_at(at, s, kin), p), s, p.bases)
+    forces, own, columns = _walked(nodes(model, at, s, kin, inertias, p), s, p.bases)
     position = s.layout.body_order(Parts(*(k.position for k in kin)))
     point = model.tree.topology.free_roots[p.bases], *p.point
     velocity = [p.order.roots.reshape(-1, 6), *(v.reshape(len(v), -1) for v in p.order.velocity)]
