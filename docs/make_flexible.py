@@ -20,13 +20,10 @@ import numpy as np
 from scipy.linalg import eigh
 
 import dynax as dx
-from dynax.embedding.flexible import moving, needed, state
-from dynax.embedding.flexible_composite import composed
-from dynax.embedding.flexible_nodes import forward
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from flexible.costs import counted
 from flexible.systems import bus_with_panels, chain
-from operations import count
 
 PAPER = {0: 1.415, 2: 1.999, 5: 3.684, 7: 4.911, 10: 7.268, 15: 11.96, 20: 17.06}
 """Operations of the composite route by those of the articulated one, ten bodies on hinges of one freedom, by modes of a
@@ -50,30 +47,6 @@ def by_composite(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.
     """Accelerations from the mass matrix by composite bodies."""
     factor = jax.scipy.linalg.cho_factor(dx.mass_matrix(model, q))
     return jax.scipy.linalg.cho_solve(factor, tau - dx.bias_force(model, q, v))
-
-
-def mass_and_bias(model: Any, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """All that the composite route makes before its dense solution, for trailing batch axes."""
-    at = state(model, q, v)
-    m = moving(model, at, None, None)
-    return composed(model, at, m.setup, m.kin, m.inertias), needed(model, at, m, None)
-
-
-def counted(modes: int, level: Any = None) -> tuple[float, float, float]:
-    """Operations of both routes for one state more, of ten bodies, and those that are the same for all states; of the
-    dense solution `n^3 / 3 + 2 n^2`."""
-    model = chain(10, modes, level)
-
-    def operations(function: Callable, size: int) -> int:
-        q, zero = jnp.tile(dx.neutral(model)[:, None], size), jnp.zeros((model.nv, size))
-        return count(partial(function, model), q, zero)
-
-    def forced(model: Any, q: jax.Array, v: jax.Array) -> jax.Array:
-        return forward(model, q, v, jnp.zeros_like(v), None)
-
-    one, two = (operations(forced, size) for size in (1, 2))
-    other = operations(mass_and_bias, 2) - operations(mass_and_bias, 1)
-    return two - one, other + model.nv**3 / 3 + 2 * model.nv**2, 2 * one - two
 
 
 def seconds(function: Callable, *arguments: Any, least: float = 0.3) -> float:
