@@ -24,8 +24,10 @@ from dynax.embedding.flexible_plan import plan
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Sym3, Vec3
 from dynax.sweep import take_rows
+from dynax.sweep.kinds import KindWalk
 from dynax.tree.freedoms import root_columns
 from dynax.tree.layout import Parts
+from dynax.tree.nodes import NodesOfKinds
 from dynax.tree.setup import Setup
 
 Columns = list[jax.Array]
@@ -67,11 +69,14 @@ def _walked(tree: Tree, s: Setup, which: np.ndarray) -> tuple[list[Force], list[
         total = handed if inertia is None else handed + inertia
         return node.handed(node.inertia(total)), node.coupled(total)
 
+    walk, kinds = tree.order.walk, tree.nodes
+    assert isinstance(walk, KindWalk)
+    assert isinstance(kinds, NodesOfKinds)
     zero = jnp.zeros(s.batch, s.dtype)
     nothing = RigidInertia(zero, Vec3.zero(zero), Sym3.zero(zero))
-    handed, found = tree.order.walk.gather(inward, nothing, (tree.nodes, tree.inertia))
+    handed, found = walk.gather(inward, nothing, (kinds, tree.inertia))
     made = [_of_bases(tree.bases, jax.tree.map(lambda a: a[1:], handed), s, which)]
-    for ports, node, force, own in zip(tree.order.walk.ports, tree.nodes, *found, strict=True):
+    for ports, node, force, own in zip(walk.ports, kinds, *found, strict=True):
         if ports is None:  # hinges
             made.append((_new_axis(force, 1), [own[:, None]], _new_axis(node.column.motion(), 1)))
         else:
