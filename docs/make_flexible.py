@@ -20,12 +20,10 @@ import numpy as np
 from scipy.linalg import eigh
 
 import dynax as dx
-from dynax.embedding.flexible import composite, inverse
-from dynax.embedding.flexible_nodes import forward
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from flexible.costs import counted
 from flexible.systems import bus_with_panels, chain
-from operations import count
 
 PAPER = {0: 1.415, 2: 1.999, 5: 3.684, 7: 4.911, 10: 7.268, 15: 11.96, 20: 17.06}
 """Operations of the composite route by those of the articulated one, ten bodies on hinges of one freedom, by modes of a
@@ -49,15 +47,6 @@ def by_composite(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.
     """Accelerations from the mass matrix by composite bodies."""
     factor = jax.scipy.linalg.cho_factor(dx.mass_matrix(model, q))
     return jax.scipy.linalg.cho_solve(factor, tau - dx.bias_force(model, q, v))
-
-
-def counted(modes: int) -> tuple[float, float]:
-    """Operations of both routes, of ten bodies; of the dense solution `n^3 / 3 + 2 n^2`."""
-    model = chain(10, modes)
-    q, zero = dx.neutral(model), jnp.zeros(model.nv)
-    ours = count(partial(forward, external=None), model, q, zero, zero)
-    other = count(composite, model, q) + count(partial(inverse, a=None, external=None), model, q, zero)
-    return ours, other + model.nv**3 / 3 + 2 * model.nv**2
 
 
 def seconds(function: Callable, *arguments: Any, least: float = 0.3) -> float:
@@ -93,11 +82,14 @@ def cost() -> None:
     rows = []
     for modes in MODES:
         model = chain(10, modes)
-        own = counted(modes) if modes else (np.nan, np.nan)
+        own = counted(modes)[:2] if modes else (np.nan, np.nan)
         x = states(model, 64, jnp.float64)
         a, c = (seconds(jax.vmap(partial(f, model)), *x) / 64 for f in (dx.forward_dynamics, by_composite))
         rows.append((modes, *own, a, c))
-        print(f"| {modes} | {own[0]:.0f} | {own[1] / own[0]:.1f} | {1e6 * a:.1f} us | {c / a:.2f} | {PAPER[modes]} |")
+        print(
+            f"| {modes} | {own[0]:.0f} | {own[1]:.0f} | {own[1] / own[0]:.2f} | {1e6 * a:.1f} us | {c / a:.2f} "
+            f"| {PAPER[modes]} |"
+        )
         draw(np.array(rows), plt)
 
 

@@ -1,5 +1,5 @@
-"""The state of a model with bodies that bend, and the forces and the inertia of its motion (Jain and Rodriguez,
-FLEX-ID, FLEX-CRB). What eliminates its freedoms is in `flexible_nodes`.
+"""The state of a model with bodies that bend, and the forces of its motion (Jain and Rodriguez, FLEX-ID). What
+eliminates its freedoms is in `flexible_nodes`, its mass matrix in `flexible_composite`.
 
 Arrays have the axes of the batch last.
 """
@@ -12,11 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.crba import column_forces
 from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.flexible import FlexibleBodies, Modal
 from dynax.compile.fence import apart
-from dynax.embedding.coefficients import pick
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Motion
@@ -28,7 +26,6 @@ from dynax.tree.bodies import (
     per_velocity,
     world_inertias,
 )
-from dynax.tree.freedoms import diagonal, freedoms, on_support, pair
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, setup
@@ -236,31 +233,3 @@ def at_rest(model: FlexibleModel, q: jax.Array) -> tuple[State, Setup, Parts]:
     at = state(model, q)
     s = setup(model.tree, at.q)
     return at, s, kinematics(model.tree, s, positions=True)
-
-
-def composite(model: FlexibleModel, q: jax.Array) -> jax.Array:
-    """The mass matrix `(nv, nv, *batch)`: composite inertias of the skeleton between its freedoms, `X^T M X`, and the
-    momentum of each mode at its body's frame, against all freedoms that carry it (eqs. 47 to 50)."""
-    tree, at = model.tree, state(model, q)
-    s = setup(tree, at.q)
-    kin = kinematics(tree, s, positions=True)
-    modal, inertias = with_bending(model, at, s, kin)
-    rows = freedoms(tree, s, kin)
-    pairs = on_support(tree, pair(column_forces(tree, s, kin, inertias), rows.column, rows.position, rows.position))
-    armature = per_velocity(tree.armature, jnp.zeros((tree.nv, *s.batch), s.dtype))
-    (position,) = at_frames(model, s, Parts(*((k.position,) for k in kin)))
-    owner = np.repeat(np.arange(len(model.members)), at.bodies.most)
-    along = pair(flat(modal.coupling, 2), rows.column, take_rows(position, owner), rows.position)
-    carries = tree.topology.support[_frames(model)[owner]][:, tree.topology.body_of_velocity]
-    along = along * jnp.asarray(carries, s.dtype).reshape(*carries.shape, *(1,) * len(s.batch))
-
-    def by_own(of_freedoms: jax.Array) -> jax.Array:
-        """`X^T` times a matrix whose rows are the skeleton's freedoms."""
-        return reduced(model, at.bodies, at.columns[:, :, :, None], of_freedoms)
-
-    rigid = by_own(jnp.swapaxes(by_own(pairs + diagonal(armature)), 0, 1))
-    modes = _mode_of_velocity(model)
-    bent = take_rows(jnp.swapaxes(by_own(jnp.swapaxes(along, 0, 1)), 0, 1), modes)
-    most = at.bodies.most
-    own = np.where((modes >= 0) & (modes // most == modes[:, None] // most), most * modes[:, None] + modes % most, -1)
-    return rigid + bent + jnp.swapaxes(bent, 0, 1) + pick(flat(modal.mass, 3), own)

@@ -29,12 +29,12 @@ from dynax.constraints.rows import Rows, condition_rows, constraint_rows, names
 from dynax.constraints.saddle import apply
 from dynax.embedding.flexible import (
     State,
-    composite,
     moving,
     needed,
     reduced,
     state,
 )
+from dynax.embedding.flexible_composite import composite
 from dynax.embedding.flexible_nodes import nodes
 from dynax.embedding.flexible_plan import plan
 from dynax.model.flexible import FlexibleModel

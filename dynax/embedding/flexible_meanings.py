@@ -40,7 +40,6 @@ from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inver
 from dynax.embedding.flexible import (
     at_frames,
     at_rest,
-    composite,
     expanded,
     inertias_at,
     inverse,
@@ -49,6 +48,7 @@ from dynax.embedding.flexible import (
     state,
     with_bending,
 )
+from dynax.embedding.flexible_composite import composite
 from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
 from dynax.embedding.meanings import Motion as TreeMotion

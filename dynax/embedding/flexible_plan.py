@@ -42,6 +42,17 @@ class Blocks(NamedTuple):
     """Those of the places that have a mass of their own in any row."""
 
 
+class Carried(NamedTuple):
+    """Pairs of nodes of two kinds, of which one carries the other: free bases are the kind before all others."""
+
+    kinds: tuple[int, int]
+    """Of the one that carries, and of the one that is carried."""
+    port: np.ndarray
+    """Of the one that carries, through which it does, counted through all of its kind."""
+    row: np.ndarray
+    """Of the one that is carried."""
+
+
 class Plan(NamedTuple):
     """The static part of the nodes: hinges of rigid bodies, then bodies that bend by their numbers of freedoms."""
 
@@ -55,6 +66,9 @@ class Plan(NamedTuple):
     last: np.ndarray
     """The body of the last hinge of a joint, -1 for other hinges."""
     blocks: tuple[Blocks, ...]
+    point: tuple[np.ndarray, ...]
+    """For each kind the bodies of the skeleton at whose joints nodes have their points, -1 for the world."""
+    carried: tuple[Carried, ...]
 
 
 # Sizes of bodies that bend which are told apart; where there are more, all are padded to the largest.
@@ -149,12 +163,42 @@ def plan(topology: Topology, members: tuple[Member, ...], full: bool | None = No
             np.array([t for t in range(1, widest) if any(m and row[t] in m.loaded for m, row in pairs)], int),
         )  # fmt: skip
 
+    point: list[int] = []
+    """Of each node: its joint, or that of what carries it."""
+    for (kind, k), (up, _) in zip(made, parents, strict=True):
+        if kind == 0:
+            point.append(int(topology.carried[slots.body[k]]))
+        elif inside[k]:
+            point.append(members[k].held)
+        elif up >= 0:
+            point.append(point[up])
+        else:
+            point.append(-1 if up == -1 else int(topology.free_roots[bases[-2 - up]]))
+
     made_of = tuple(blocks(own, size) for own, size in zip(rows, sizes, strict=True))
     velocity = np.where(hinges >= 0, slots.velocity[hinges], -1)
     velocity = np.where(velocity >= 0, at.v[velocity], -1)
     roots = [at.v[j] for k in bases for j in range(start[topology.free_roots[k]], start[topology.free_roots[k] + 1])]
     order = NodeOrder(walk, Kinds([*[velocity] * len(rigid), *(b.velocity for b in made_of)]), np.array(roots, int))
-    return Plan(order, np.array(bases, int), hinges, table(first), last, made_of)
+    joint = tuple(np.where(r >= 0, np.array([*point, -1])[r], -1) for r in walk.rows)
+    return Plan(
+        order, np.array(bases, int), hinges, table(first), last, made_of, joint, _carried(walk, parents, len(bases))
+    )
+
+
+def _carried(walk: KindWalk, parents: list[tuple[int, int]], num_bases: int) -> tuple[Carried, ...]:
+    """Each node with all that carry it."""
+    where = {int(i): (1 + kind, row) for kind, own in enumerate(walk.rows) for row, i in enumerate(own) if i >= 0}
+    where |= {-2 - b: (0, b) for b in range(num_bases)}
+    width = [1, *(1 if count is None else count for count in walk.ports)]
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for i in range(len(parents)):
+        up, port = parents[i]
+        while up != -1:
+            kind, row = where[up]
+            found.setdefault((kind, where[i][0]), []).append((width[kind] * row + port, where[i][1]))
+            up, port = parents[up] if up >= 0 else (-1, 0)
+    return tuple(Carried(kinds, *np.array(own, int).T) for kinds, own in sorted(found.items()))
 
 
 def table(rows, width: int | None = None) -> np.ndarray:

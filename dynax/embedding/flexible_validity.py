@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from dynax.compile.batching import batch_last
 from dynax.constraints.residual import constraint_names, constraint_residual
-from dynax.embedding.flexible import at_frames, composite, state
+from dynax.embedding.flexible import at_frames, state
+from dynax.embedding.flexible_composite import composite
 from dynax.embedding.model import CLOSED, EmbeddedModel
 from dynax.model.checks import as_state
 from dynax.model.flexible import FlexibleModel

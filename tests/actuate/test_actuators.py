@@ -17,12 +17,13 @@ from dynax.actuate.actuators import stepped
 
 mujoco = pytest.importorskip("mujoco")
 STIFF = actuate.PositionServo(stiffness=1e4, damping=10.0)
+SERVO = '<position joint="j" kp="1e4" kv="10"/>'
 
 
-def their_motion(actuator: str, integrator: str, command: float, steps: int) -> np.ndarray:
+def their_motion(actuator: str, integrator: str, command: float, steps: int, dt: float = 0.01) -> np.ndarray:
     try:
         model = mujoco.MjModel.from_xml_string(f"""
-            <mujoco><option timestep="0.01" integrator="{integrator}" gravity="0 0 0"/><worldbody><body>
+            <mujoco><option timestep="{dt}" integrator="{integrator}" gravity="0 0 0"/><worldbody><body>
               <joint name="j" type="hinge" axis="0 1 0"/><inertial pos="0 0 0" mass="1" diaginertia=".01 .01 .01"/>
             </body></worldbody><actuator>{actuator}</actuator></mujoco>""")
     except ValueError:
@@ -44,15 +45,40 @@ def our_motion(law, command: float, steps: int, **options) -> np.ndarray:
 
 @pytest.mark.spec("AC-02")
 def test_a_stiff_servo_is_implicit():
-    """MuJoCo's `discrete` takes stiffness and damping implicitly, its `implicitfast` damping alone, too little here."""
+    """Stiffness 1e4, damping 10, inertia 0.01, steps of 0.01: stable, where an explicit step and MuJoCo's
+    `implicitfast` diverge; MuJoCo's `discrete`, which takes the stiffness implicitly too, moves the same."""
     ours = our_motion(STIFF, 0.3, 1000)
     np.testing.assert_allclose(ours[-1], [0.3, 0.0], atol=1e-12)
     with np.errstate(over="ignore", invalid="ignore"):
         explicit = our_motion(STIFF, 0.3, 1000, stepper="explicit")
     assert not np.all(np.abs(explicit) < 1e6)
-    servo = '<position joint="j" kp="1e4" kv="10"/>'
-    theirs = their_motion(servo, "discrete", 0.3, 1000)
+    theirs = their_motion(SERVO, "discrete", 0.3, 1000)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
+
+
+def split_servo(steps: int, dt: float) -> np.ndarray:
+    """The same servo with its damping alone taken implicitly: the pull of its spring is a law of its own."""
+    model = rod()
+    spring = actuate.Learned(jax.tree_util.Partial(lambda k, u, x, v: k * (u - x), 1e4))
+    pull = actuate.on_joints(model, ["rod_joint"], spring, names=["spring"])
+    drive = actuate.together(pull, actuate.on_joints(model, ["rod_joint"], actuate.VelocityServo(10.0)))
+    run = dx.rollout(model, [0.0], [0.0], jnp.tile(jnp.array([0.3, 0.0]), (steps, 1)), dt, actuators=drive)
+    return np.concatenate([run.q, run.v], 1)[1:]
+
+
+@pytest.mark.spec("AC-02")
+def test_what_implicitfast_makes_of_the_servo():
+    """It takes the damping implicitly and the stiffness not: at steps of 0.01 each is `[[1 - 100/11, 1/11], [-100/11,
+    1/11]]` of `(q, h v)` about the target, which grows by 7.99, step for step as here; at 0.001 it is stable, and 1000
+    steps are the same."""
+    growth = np.abs(np.linalg.eigvals(np.array([[11.0 - 100.0, 1.0], [-100.0, 1.0]]) / 11.0)).max()
+    assert growth == pytest.approx(7.99, abs=0.01)
+    theirs, ours = their_motion(SERVO, "implicitfast", 0.3, 5), split_servo(5, 0.01)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert theirs[4, 0] / theirs[3, 0] == pytest.approx(-growth, abs=0.01)
+    theirs, ours = their_motion(SERVO, "implicitfast", 0.3, 1000, 0.001), split_servo(1000, 0.001)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours[-1], [0.3, 0.0], atol=1e-8)
 
 
 @pytest.mark.spec("AC-02")

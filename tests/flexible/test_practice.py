@@ -145,7 +145,9 @@ def sampled(scale) -> dx.FlexibleModel:
 
 
 def sample(models: dx.FlexibleModel, k: int) -> dx.FlexibleModel:
-    return jax.tree.map(lambda a, b: a[k] if a.ndim > b.ndim else a, models, booms())
+    leaves, structure = jax.tree.flatten(models)  # of traced numbers a model knows less than of these
+    own = zip(leaves, jax.tree.leaves(booms()), strict=True)
+    return structure.unflatten(a[k] if a.ndim > b.ndim else a for a, b in own)
 
 
 STEP = 1e-4
