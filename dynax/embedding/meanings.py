@@ -36,12 +36,13 @@ from dynax.algorithms.regressor import inverse_dynamics_regressor
 from dynax.algorithms.rnea import gravity_force
 from dynax.compile.batching import batch_last, walking
 from dynax.constraints.assembly import assemble
+from dynax.constraints.residual import rows_at
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.closing import closing, displaced
-from dynax.embedding.coefficients import dense
+from dynax.embedding.coefficients import dense, expanded, plan_of
 from dynax.embedding.dynamics import at, inverse, motion_of, solved
-from dynax.embedding.model import EmbeddedModel, embedding_matrix, of_independent
+from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
@@ -51,6 +52,7 @@ from dynax.model.configuration import (
     neutral,
     normalize,
     random_configuration,
+    rate_rows,
 )
 from dynax.model.kinds import extend
 from dynax.operators.determinant import log_determinant
@@ -214,7 +216,8 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
     extend(_function, EmbeddedModel)(_function.__wrapped__)
 
 
-# Derivatives along the tangent space, which for an embedded model is that of the independent velocities.
+# Derivatives along the tangent space, which for an embedded model is that of the independent velocities. To first order
+# `q` moves as its rate says, and loops need not be closed again.
 
 
 @extend(inverse_dynamics_derivatives, EmbeddedModel)
@@ -222,7 +225,7 @@ def _(model, q, v, a, external=None):
     q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
 
     def needed(d, v):
-        return inverse_dynamics(model, integrate(model, q, d), v, a, external)
+        return inverse_dynamics(model, q + rate_rows(model, q, d), v, a, external)
 
     by_q, by_v = jax.jacfwd(needed, argnums=(0, 1))(jnp.zeros_like(v), v)
     return InverseDynamicsDerivatives(q=by_q, v=by_v, a=mass_matrix(model, q))
@@ -233,7 +236,7 @@ def _(model, q, v, tau, external=None):
     q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
 
     def found(d, v):
-        return forward_dynamics(model, integrate(model, q, d), v, tau, external)
+        return forward_dynamics(model, q + rate_rows(model, q, d), v, tau, external)
 
     by_q, by_v = jax.jacfwd(found, argnums=(0, 1))(jnp.zeros_like(v), v)
     return ForwardDynamicsDerivatives(q=by_q, v=by_v, tau=inverse_mass_matrix(model, q))
@@ -261,6 +264,12 @@ def _(model, q, dv):
 def _(model, q0, q1):
     q0, q1 = as_state(model, q=q0, q1=q1)
     return of_independent(model, difference(model.tree, q0, q1))
+
+
+@extend(rate_rows, EmbeddedModel)
+def _(model, q, v):
+    x = factors(model, rows_at(model.tree, q))[1]
+    return rate_rows(model.tree, q, expanded(plan_of(model.tree, model.embedding), x, v))
 
 
 @extend(normalize, EmbeddedModel)

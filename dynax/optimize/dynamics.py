@@ -149,7 +149,7 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
         dmodel, dat, _, dbar = tangents
         found = backward(*primals)
         rate = jax.tree.map(jnp.zeros_like, found) if is_zero(dbar) else backward(model, at, known, dbar)
-        if isinstance(model, Model) and closed_form(model):
+        if closed_form(model):
             if not all(is_zero(d) for d in dat):
                 x = [jnp.zeros_like(bar) if is_zero(d) else d for d in dat]
                 x[0] = x[0] if is_zero(dat.q) else tangent_rows(model, at.q, dat.q)
@@ -173,7 +173,7 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
     )
 
     @jax.custom_jvp
-    def function(model: Any, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
+    def of_tree(model: Model, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
         return value(model, q, v, last)
 
     def rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
@@ -195,7 +195,11 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
             total = total + jax.jvp(lambda m: value(m, q, v, last), (model,), (known,))[1]
         return found, total
 
-    function.defjvp(rate, symbolic_zeros=True)
+    of_tree.defjvp(rate, symbolic_zeros=True)
+
+    def function(model: Any, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
+        return (of_tree if isinstance(model, Model) else value)(model, q, v, last)
+
     return function
 
 

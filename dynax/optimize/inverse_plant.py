@@ -22,7 +22,6 @@ from jax.typing import ArrayLike
 from dynax.algorithms.crba import mass_matrix
 from dynax.linear.matrices import product
 from dynax.linear.solve import solve as solve_linear
-from dynax.model import Model
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import joint_force
 from dynax.optimize.plant import ClosedFormEuler, ModelPlant
@@ -57,6 +56,9 @@ class InversePlant:
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return self.base.integrate(x, dx)
 
+    def rates(self, x: jax.Array) -> jax.Array:
+        return self.base.rates(x)
+
     def bracket(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return self.base.bracket(a, b)
 
@@ -90,16 +92,14 @@ class InversePlant:
 def inverse_plant(model: Any, *, actuation: ArrayLike | None = None) -> InversePlant:
     """A plant whose controls are accelerations: of all joints, or of what `actuation` drives.
 
-    **Arguments:** `model`: a tree of rigid bodies; `actuation`: joint forces per control, shape `(nv, nu)`, of full
-    rank and known numbers, by default the identity.
+    **Arguments:** `model`: of rigid bodies, a tree or with its loops embedded (`dx.embed`); `actuation`: joint forces
+    per control, shape `(nv, nu)`, of full rank and known numbers, by default the identity.
 
     **Returns:** a plant for `o.problem`, which steps as `o.ClosedFormEuler()` does, and for `o.collocation`; both have
     the optima of `o.plant(model, actuation=)`. Costs and limits of forces are functions of `plant.controls(x, w)`,
     where `x = [q, v]` and `w` has `nu` entries; the plant is a pytree, take it from `params` to differentiate by the
     model.
     """
-    if not isinstance(model, Model):
-        raise ValueError(f"`model` is of type {type(model).__name__}, expected a tree of rigid bodies; use o.plant")
     refuse_closed(model, ClosedFormEuler())
     nv = model.nv
     B = np.eye(nv) if actuation is None else np.asarray(actuation, float)

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives, forward_dynamics_derivatives
+from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
 from dynax.linear.matrices import product
 from dynax.model import Model
-from dynax.model.configuration import bracket_rows, difference, integrate
+from dynax.model.configuration import bracket_rows, difference, integrate, rate_rows
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.simulate.rollout import step
@@ -90,6 +90,16 @@ class ModelPlant:
         nq, nv = self.model.nq, self.model.nv
         return jnp.concatenate([integrate(self.model, x[:nq], dx[:nv]), x[nq:] + dx[nv:]])
 
+    def rates(self, x: jax.Array) -> jax.Array:
+        """As the function `rates`."""
+        eye = jnp.eye(self.model.nv, dtype=x.dtype)
+        return jax.scipy.linalg.block_diag(self._turns(x[: self.model.nq]), eye)
+
+    def _turns(self, q: jax.Array) -> jax.Array:
+        """Of the configuration, shape `(nq, nv)`."""
+        along = jax.vmap(lambda d: rate_rows(self.model, q, d), in_axes=1, out_axes=1)
+        return along(jnp.eye(self.model.nv, dtype=q.dtype))
+
     def bracket(self, a: jax.Array, b: jax.Array) -> jax.Array:
         """Of two tangents."""
         nv = self.model.nv
@@ -101,7 +111,8 @@ class ModelPlant:
 
     def linearized(self, x, u, after, params, dt, costate) -> Linearized:
         """As the function `linearized`."""
-        if isinstance(self.stepper, ClosedFormEuler):
+        # Of embedded loops there is no closed form: nothing but the step is differentiated then, once for all of it.
+        if isinstance(self.stepper, ClosedFormEuler) and isinstance(self.model, Model):
             return _of_euler(self, x, u, after, dt, costate)
         return _by_directions(self, x, u, after, params, dt, costate)
 
@@ -170,18 +181,36 @@ def linearized(
     return own(x, u, after, params, dt, costate)
 
 
+def rates(plant: Any, x: jax.Array) -> jax.Array:
+    """How a state moves along its tangents, shape `(nx, ndx)`: all that first derivatives need of `integrate`, once for
+    whatever is differentiated."""
+    own = getattr(plant, "rates", None)
+    return jax.jacfwd(partial(plant.integrate, x))(jnp.zeros(plant.ndx, x.dtype)) if own is None else own(x)
+
+
+def directions(plant: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of state and controls along each tangent and each control, rows of `(ndx + nu, nx)` and `(ndx + nu, nu)`."""
+    along = rates(plant, x).T
+    still, eye = jnp.zeros((plant.ndx, plant.nu), x.dtype), jnp.eye(plant.nu, dtype=x.dtype)
+    return jnp.pad(along, ((0, plant.nu), (0, 0))), jnp.concatenate([still, eye])
+
+
 def _by_directions(
     plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array, costate: jax.Array | None
 ) -> Linearized:
     """The step's own derivatives."""
 
-    def ahead(z: jax.Array) -> jax.Array:
-        dx, du = z[: plant.ndx], z[plant.ndx :]
-        return plant.difference(after, plant.step(plant.integrate(x, dx), u + du, params, dt))
+    def ahead(x: jax.Array, u: jax.Array) -> jax.Array:
+        return plant.difference(after, plant.step(x, u, params, dt))
 
-    zero = jnp.zeros(plant.ndx + plant.nu, x.dtype)
-    J, c = jax.jacfwd(lambda z: (ahead(z),) * 2, has_aux=True)(zero)
-    return c, J, None if costate is None else jax.hessian(lambda z: jnp.sum(costate * ahead(z)))(zero)
+    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (x, u), z), out_axes=(None, 1))(*directions(plant, x))
+    if costate is None:
+        return c, J, None
+
+    def pull(z: jax.Array) -> jax.Array:
+        return jnp.sum(costate * ahead(plant.integrate(x, z[: plant.ndx]), u + z[plant.ndx :]))
+
+    return c, J, jax.hessian(pull)(jnp.zeros(plant.ndx + plant.nu, x.dtype))
 
 
 def _of_euler(
@@ -195,32 +224,28 @@ def _of_euler(
     """
     model, (nq, nv, nu) = plant.model, (plant.model.nq, plant.model.nv, plant.nu)
     q, v, tau = x[:nq], x[nq:], plant.forces(u)
-    closed = isinstance(model, Model)
-    if closed:
-        a, jacobians = forward_dynamics_and_derivatives(model, q, v, tau, None)
-    else:
-        a, jacobians = acceleration(model, q, v, tau), forward_dynamics_derivatives(model, q, v, tau)
+    a, jacobians = forward_dynamics_and_derivatives(model, q, v, tau, None)
     (by_q, by_v, by_tau), actuation = jacobians, plant.actuation
     by_u = by_tau if actuation is None else product(by_tau, actuation.astype(x.dtype))
     eye = jnp.eye(nv, dtype=x.dtype)
-    turns = jnp.eye(nv, 2 * nv + nu, dtype=x.dtype)
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
-    zero, later = jnp.zeros_like(v), v + dt * a
+    later = v + dt * a
 
-    def ahead(dq: jax.Array, dv: jax.Array) -> jax.Array:
-        moved = integrate(model, integrate(model, q, dq), dt * (later + dv))
-        return jnp.concatenate([difference(model, after[:nq], moved), later + dv - after[nq:]])
+    def ahead(q: jax.Array, v: jax.Array) -> jax.Array:
+        return jnp.concatenate([difference(model, after[:nq], integrate(model, q, dt * v)), v - after[nq:]])
 
-    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (zero, zero), z), in_axes=1, out_axes=(None, 1))(turns, rates)
+    turned = jnp.pad(plant._turns(q), ((0, 0), (0, nv + nu)))
+    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (q, later), z), in_axes=1, out_axes=(None, 1))(turned, rates)
     if costate is None:
         return c, J, None
 
     def pull(z: jax.Array) -> jax.Array:
-        return jnp.sum(costate * ahead(z[:nv], z[nv:]))
+        return jnp.sum(costate * ahead(integrate(model, q, z[:nv]), later + z[nv:]))
 
-    both, still = jnp.concatenate([turns, rates]), jnp.zeros(2 * nv, x.dtype)
+    both = jnp.concatenate([jnp.eye(nv, 2 * nv + nu, dtype=x.dtype), rates])
+    still = jnp.zeros(2 * nv, x.dtype)
     weights = dt * jax.grad(pull)(still)[nv:]
-    if closed and closed_form(model):
+    if closed_form(model):
         H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)
     else:
 

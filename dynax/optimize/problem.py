@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -281,14 +282,24 @@ class Quadratic(NamedTuple):
     curvature: jax.Array
 
 
-def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> Quadratic:
-    """`value`, its slope and its Gauss-Newton curvature by `z`, at zero, where `move(z)` gives the arguments."""
-    zero = jnp.zeros(size, multipliers.dtype)
-    total, slope, curvature = jnp.zeros((), zero.dtype), zero, jnp.zeros((size, size), zero.dtype)
+def quadratic(
+    costs: tuple[Term, ...],
+    terms: tuple[Term, ...],
+    args: tuple,
+    directions: tuple,
+    move: Callable,
+    multipliers,
+    penalty,
+) -> Quadratic:
+    """`value`, its slope and its Gauss-Newton curvature along `directions` of what moves of the arguments `args`: all
+    but the last. `move(z)` gives the arguments after a part `z` of each, to second order too."""
+    size, dtype = len(directions[0]), multipliers.dtype
+    total, slope, curvature = jnp.zeros((), dtype), jnp.zeros(size, dtype), jnp.zeros((size, size), dtype)
 
     def add(function: Callable, outer: Callable) -> None:
         nonlocal total, slope, curvature
-        J, r = jax.jacfwd(lambda z: (function(z),) * 2, has_aux=True)(zero)
+        along = partial(jax.jvp, lambda *moving: function((*moving, args[-1])), args[:-1])
+        r, J = jax.vmap(along, out_axes=(None, 1))(directions)
         found, first = jax.value_and_grad(lambda r: jnp.sum(outer(r)))(r)
         bend = jax.jvp(jax.grad(lambda r: jnp.sum(outer(r))), (r,), (jnp.ones_like(r),))[1]  # entry by entry
         total, slope = total + found, slope + product(first, J)
@@ -297,15 +308,16 @@ def quadratic(costs, terms, move: Callable, size: int, multipliers, penalty) -> 
     for term in costs:
         if term.kind == "cost":
             along = lambda z, term=term: term.value(*move(z))  # noqa: E731
+            zero = jnp.zeros(size, dtype)
             found, first = jax.value_and_grad(along)(zero)
             total, slope, curvature = total + found, slope + first, curvature + jax.hessian(along)(zero)
         else:
             square = term.activation or (lambda r: 0.5 * r * r)
             weigh = lambda r, w=term.weight, a=square: w.astype(r.dtype) * a(r)  # noqa: E731
-            add(lambda z, term=term: jnp.ravel(term.found(*move(z))), weigh)
+            add(lambda args, term=term: jnp.ravel(term.found(*args)), weigh)
     plain = total
     if terms:
-        add(lambda z: pressed(terms, move(z), multipliers, penalty), lambda r: 0.5 * penalty * r * r)
+        add(lambda args: pressed(terms, args, multipliers, penalty), lambda r: 0.5 * penalty * r * r)
     return Quadratic(plain, total, slope, curvature)
 
 

@@ -32,7 +32,7 @@ from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.lqr import LQ, SIDE_BY_SIDE, Descent, descended, descent
-from dynax.optimize.plant import linearized
+from dynax.optimize.plant import directions, linearized, rates
 from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, value
 from dynax.optimize.result import History, Result, Status
 
@@ -271,7 +271,8 @@ def _linearized(
             return plant.integrate(x, z[:n]), u + z[n:], row
 
         c, J, bend = linearized(plant, x, u, after, row, dt, costate if second_order else None)
-        found = quadratic(problem.costs, problem.constraints, move, n + m, own, weight)
+        ways = directions(plant, x)
+        found = quadratic(problem.costs, problem.constraints, (x, u, row), ways, move, own, weight)
         H = found.curvature
         if second_order:
             whole = jax.hessian(lambda z: value(problem.costs, problem.constraints, move(z), own, weight))
@@ -282,7 +283,13 @@ def _linearized(
     rows = x[:-1], u, x[1:], row, problem.dt, path, costates[1:]
     (A, B, c, Q, S, R, q, r), plain, total = jax.vmap(knot, (0, 0, 0, axes, 0, 0, 0))(*rows)
     final = quadratic(
-        problem.end_costs, problem.end_constraints, lambda z: (plant.integrate(x[-1], z), end), n, last, weight
+        problem.end_costs,
+        problem.end_constraints,
+        (x[-1], end),
+        (rates(plant, x[-1]).T,),
+        lambda z: (plant.integrate(x[-1], z), end),
+        last,
+        weight,
     )
     Q, q = jnp.concatenate([Q, final.curvature[None]]), jnp.concatenate([q, final.slope[None]])
     return LQ(A, B, c, Q, S, R, q, r), jnp.sum(plain) + final.plain, jnp.sum(total) + final.value
