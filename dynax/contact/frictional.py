@@ -104,7 +104,7 @@ def _arrested(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, ja
 
 def _coulomb(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:
     found = _apart(inertia, rows, v, bounce * jnp.maximum(-before[:, 2], 0.0), friction)
-    return found.v, found.impulses, _as_status(v, found)
+    return found.v, found.impulses, _as_status(found)
 
 
 def _poisson(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -112,7 +112,7 @@ def _poisson(inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax
     rest = _apart(inertia, rows, v, still, friction)
     back = _given(inertia, rows, rest.v, bounce * rest.impulses[:, 2], friction)
     more = _apart(inertia, rows, back.v, still, friction)
-    status = jnp.max(jnp.stack([_as_status(v, found) for found in (rest, back, more)]), axis=0)
+    status = jnp.max(jnp.stack([_as_status(found) for found in (rest, back, more)]), axis=0)
     return more.v, rest.impulses + back.impulses + more.impulses, status
 
 
@@ -151,9 +151,15 @@ def _mobility(inertia: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array
     return jnp.where(takes_part, mobility, 1.0), takes_part
 
 
-def _as_status(v: jax.Array, found: After) -> jax.Array:
-    wrong = found.unbalanced > UNSOLVED * LEFT[v.dtype.name]
-    return jnp.where(wrong, ImpactStatus.INFEASIBLE, ImpactStatus.DONE)
+def balanced(found: After) -> jax.Array:
+    """Whether the problem was solved, up to what rounding of velocities makes of impulses by that compliance."""
+    dtype = found.v.dtype
+    rounding = 16 * float(jnp.finfo(dtype).eps) / STIFF[dtype.name]
+    return found.unbalanced <= max(UNSOLVED * LEFT[dtype.name], rounding)
+
+
+def _as_status(found: After) -> jax.Array:
+    return jnp.where(balanced(found), ImpactStatus.DONE, ImpactStatus.INFEASIBLE)
 
 
 def _one_by_one(law: str, inertia, rows, v, before, bounce, friction) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -236,13 +236,10 @@ def _check(collider: Collider, name: str) -> None:
             )
     if isinstance(collider.geometry, Points | HeightField):
         part, shape = ("points", (None, 3)) if isinstance(collider.geometry, Points) else ("heights", (None, None))
-        value = np.asarray(getattr(collider.geometry, part), float)
-        if (
-            value.ndim != 2
-            or shape[1] not in (None, value.shape[1])
-            or not value.size
-            or not np.all(np.isfinite(value))
-        ):
+        value = getattr(collider.geometry, part)
+        value = value if isinstance(value, Tracer) else np.asarray(value, float)
+        known = isinstance(value, Tracer) or np.all(np.isfinite(value))
+        if value.ndim != 2 or shape[1] not in (None, value.shape[1]) or not value.size or not known:
             raise ModelError(f"its {part} are no finite numbers of shape {shape}", element=element)
     box = collider.geometry if isinstance(collider.geometry, Box) else Box(np.ones(3))
     if not any(isinstance(x, Tracer) for x in (box.half, box.rounding)) and np.any(

@@ -42,13 +42,16 @@ class Settled(NamedTuple):
 
     q: jax.Array
     v: jax.Array
-    sets: Sets
+    sets: Any
+    """`Sets`, or what is `Held` with friction."""
     struck: jax.Array
     """An `ImpactStatus`."""
     pressed: jax.Array
     """A `ComplementarityStatus`."""
     cut: jax.Array
     """Whether something met too slowly to bounce."""
+    jammed: jax.Array
+    """Whether friction presses in something that slides; never without friction."""
 
 
 def held_dynamics(scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, active: jax.Array) -> Pressed:
@@ -72,15 +75,8 @@ def settled(
     # What only decides has no derivatives, and none are asked of it: they would be most of the program.
     fixed, here = lax.stop_gradient((scene, q))
     touching = gaps_at(fixed, here) <= 0.5 * reach
-    mobility, response = mobility_at(fixed, here, normals_at(fixed, here))
-    both = touching[:, None] & touching
-    way = response @ pseudo_inverse(jnp.where(both, mobility, 0.0)).matrix
-
-    def onto(q: jax.Array, _) -> tuple[jax.Array, None]:
-        """The way stays, so that each time one more derivative of the gaps is nothing."""
-        return integrate(scene.model, q, -way @ jnp.where(touching, gaps_at(scene, q), 0.0)), None
-
-    q, _ = lax.scan(onto, q, None, length=2)
+    q = onto_surfaces(scene, q, touching)
+    mobility, _ = mobility_at(fixed, here, normals_at(fixed, here))
     here = lax.stop_gradient(q)
     normals = jnp.where(touching[:, None], normals_at(fixed, here), 0.0)
     before = normals @ lax.stop_gradient(v)
@@ -97,14 +93,28 @@ def settled(
     size = jnp.diagonal(mobility)
     scale = jnp.where(size > 0, 1.0 / jnp.sqrt(jnp.where(size > 0, size, 1.0)), 0.0)
     scaled = scale[:, None] * mobility * scale
-    pressing = stays & ~left & (forces > LEAST[dtype] * largest)
-    alike = jnp.where(pressing, forces / jnp.where(scale > 0, scale, 1.0), 0.0)
-    active = _spanning(scaled, _basic(scaled, alike, dtype), stays & ~left, dtype)
-    stays = stays & (~left | (_rest(scaled, active) <= LEAST[dtype]))
-    return Settled(q, v, Sets(stays, active), blow.status, found.status, cut)
+    presses = stays & ~left & (forces > LEAST[dtype] * largest)
+    alike = jnp.where(presses, forces / jnp.where(scale > 0, scale, 1.0), 0.0)
+    active = spanning(scaled, pressing(scaled, alike, dtype), stays & ~left, dtype)
+    stays = stays & (~left | (remainder(scaled, active) <= LEAST[dtype]))
+    return Settled(q, v, Sets(stays, active), blow.status, found.status, cut, jnp.zeros((), bool))
 
 
-def _basic(m: jax.Array, forces: jax.Array, dtype: str) -> jax.Array:
+def onto_surfaces(scene: Scene, q: jax.Array, touching: jax.Array) -> jax.Array:
+    """What touches is put where it touches."""
+    fixed, here = lax.stop_gradient((scene, q))
+    mobility, response = mobility_at(fixed, here, normals_at(fixed, here))
+    both = touching[:, None] & touching
+    way = response @ pseudo_inverse(jnp.where(both, mobility, 0.0)).matrix
+
+    def onto(q: jax.Array, _) -> tuple[jax.Array, None]:
+        """The way stays, so that each time one more derivative of the gaps is nothing."""
+        return integrate(scene.model, q, -way @ jnp.where(touching, gaps_at(scene, q), 0.0)), None
+
+    return lax.scan(onto, q, None, length=2)[0]
+
+
+def pressing(m: jax.Array, forces: jax.Array, dtype: str) -> jax.Array:
     """Which press in a solution whose normals are independent: of those with dependent ones, forces are moved along
     what changes no acceleration until one is nothing."""
     index = jnp.arange(len(forces))
@@ -127,12 +137,12 @@ def _basic(m: jax.Array, forces: jax.Array, dtype: str) -> jax.Array:
     return active
 
 
-def _spanning(m: jax.Array, active: jax.Array, eligible: jax.Array, dtype: str) -> jax.Array:
+def spanning(m: jax.Array, active: jax.Array, eligible: jax.Array, dtype: str) -> jax.Array:
     """With those that press nothing, but without which the normals of the active would not span all."""
     index = jnp.arange(len(active))
 
     def more(active: jax.Array, _) -> tuple[jax.Array, None]:
-        rest = jnp.where(eligible & ~active, _rest(m, active), 0.0)
+        rest = jnp.where(eligible & ~active, remainder(m, active), 0.0)
         return active | ((index == jnp.argmax(rest)) & (rest > LEAST[dtype])), None
 
     return lax.scan(more, active, None, length=len(active))[0]
@@ -142,7 +152,7 @@ def _inverse(m: jax.Array, active: jax.Array) -> jax.Array:
     return pseudo_inverse(jnp.where(active[:, None] & active, m, 0.0)).matrix
 
 
-def _rest(m: jax.Array, active: jax.Array) -> jax.Array:
+def remainder(m: jax.Array, active: jax.Array) -> jax.Array:
     """What is left of each normal beside the active ones, squared, shape `(k + l,)`."""
     across = jnp.where(active, m, 0.0)
     return jnp.diagonal(m) - jnp.sum((across @ _inverse(m, active)) * across, axis=1)

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.contact.shapes import (
+    EX,
+    EZ,
     Box,
     Capsule,
     Cylinder,
@@ -77,7 +79,7 @@ def _rule(a: Any, b: Any) -> Callable[[Posed, Posed], Candidates] | None:
         case Capsule() if isinstance(a, GROUND):
             return _on_surface
         case Capsule():
-            return {Box: _capsule_on_box, Capsule: _capsule_on_capsule}.get(type(a), _along_capsule)
+            return BESIDE_CAPSULE.get(type(a), _along_capsule)
         case Box():
             return _on_surface if isinstance(a, GROUND) else _each_on_other
         case Ellipsoid() | Cylinder() if isinstance(a, Plane):
@@ -223,6 +225,75 @@ def _edges(half: jax.Array, middle: jax.Array, axis: jax.Array, nearest: jax.Arr
 
     up = jnp.where(nearest < 0, -1.0, 1.0).astype(half.dtype) * face
     return jnp.stack([up + edge(-1), up + edge(1)])
+
+
+TURNS = 12
+"""Of the search along a rim."""
+
+
+def _capsule_on_cylinder(a: Posed, b: Posed) -> Candidates:
+    """With the two rims of the cylinder, which bear where the capsule lies along its side and ends beyond it.
+
+    Of a rim that point is nearest which has the foot on the axis that it is nearest to itself: each is found for the
+    other in turn, under `stop_gradient`, and two corrections by Newton carry the derivatives of the place.
+    """
+    found = _along_capsule(a, b)
+    cylinder, capsule = a.shape, b.shape
+    dtype = a.rotation.dtype
+    middle = a.rotation.T @ (b.translation - a.translation)
+    axis = capsule.half_length * (a.rotation.T @ b.rotation[:, 2])
+    up = jnp.asarray(EZ, dtype)
+
+    def on_rim(side: jax.Array) -> Candidates:
+        """Of the rim at the end `side`, 1 or -1."""
+
+        def foot(t: jax.Array, middle: jax.Array, axis: jax.Array) -> jax.Array:
+            return middle + _foot(t - middle, axis) * axis
+
+        def rim(out: jax.Array, radius: Any, length: Any) -> jax.Array:
+            return radius * out + side * length * up
+
+        def turn(_, out: jax.Array) -> jax.Array:
+            at = foot(rim(out, *fixed[:2]), *fixed[2:])
+            return unit(at.at[2].set(0.0), EX)[0]
+
+        own = cylinder.radius, cylinder.half_length, middle, axis
+        fixed = lax.stop_gradient(own)
+        begin = foot(side * fixed[1] * up, *fixed[2:])
+        out = lax.fori_loop(0, TURNS, turn, unit(begin.at[2].set(0.0), EX)[0])
+        across = jnp.cross(up, out)
+
+        def square(angle: jax.Array) -> jax.Array:
+            t = rim(jnp.cos(angle) * out + jnp.sin(angle) * across, *own[:2])
+            away = foot(t, *own[2:]) - t
+            return 0.5 * away @ away
+
+        angle, one = jnp.zeros((), dtype), jnp.ones((), dtype)
+        for _ in range(2):
+            slope, curvature = jax.jvp(jax.grad(square), (angle,), (one,))
+            known = curvature > 1e-6 * fixed[0] ** 2
+            angle = angle - jnp.where(known, slope / jnp.where(known, curvature, 1.0), 0.0)
+        outward = jnp.cos(angle) * out + jnp.sin(angle) * across
+        t = rim(outward, *own[:2])
+        s = _foot(t - middle, axis)
+        away = middle + s * axis - t
+        normal, length = unit(away, EX)
+        gap = length - capsule.radius
+        point = a.translation + a.rotation @ (t + 0.5 * gap * normal)
+        # Of what is not outside of this rim its distance is none.
+        place = b.translation + lax.stop_gradient(s) * capsule.half_length * b.rotation[:, 2]
+        outside = away @ (outward + side * up) >= 0
+        return jax.tree.map(
+            partial(jnp.where, outside),
+            Candidates(gap, point, a.rotation @ normal),
+            _ball(a, place, capsule.radius),
+        )
+
+    return _both(found, jax.vmap(on_rim)(jnp.array([-1.0, 1.0], dtype)))
+
+
+BESIDE_CAPSULE = {Box: _capsule_on_box, Capsule: _capsule_on_capsule, Cylinder: _capsule_on_cylinder}
+"""What a capsule lies along: more than its own ends may bear it."""
 
 
 def _foot(x: jax.Array, axis: jax.Array) -> jax.Array:

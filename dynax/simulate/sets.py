@@ -1,4 +1,4 @@
-"""Motion of a scene from event to event (Featherstone 2008, chapter 11.5, Table 11.1): rigid, without friction."""
+"""Motion of a scene from event to event (Featherstone 2008, chapter 11.5, Table 11.1): rigid, rubbing or not."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.contact.rigid import gaps_at, normals_at
+from dynax.contact.rubbing import (
+    LAWS,
+    PRESSES_IN,
+    Held,
+    Rubbed,
+    begun,
+    frictions,
+    rubbing_dynamics,
+    settled_with_friction,
+    slips,
+)
 from dynax.contact.scene import Scene
 from dynax.contact.sets import Sets, held_dynamics, settled
 from dynax.model import Model
@@ -37,7 +48,10 @@ class SceneStatus(IntEnum):
     """Forces or impulses that keep shapes apart do not exist."""
     BUDGET = 3
     """The steps ran out before the end."""
-    NOT_FINITE = 4
+    JAMMED = 4
+    """Friction pressed in something that slid (Painleve): no force, or more than one, keeps shapes apart there, and
+    what follows is not the motion of rigid bodies."""
+    NOT_FINITE = 5
 
 
 class SceneRun(NamedTuple):
@@ -51,9 +65,12 @@ class SceneRun(NamedTuple):
     """Which candidates, and then stops, touch and stay, shape `(budget, k + l)`."""
     active: jax.Array
     """Which of them hold as equations."""
+    stuck: jax.Array
+    """Which of these stick, none without friction."""
     which: jax.Array
-    """What ended each small step, shape `(budget,)`: below `k + l` the contact that is gained, or left by its shape;
-    from `k + l` on the one whose force came to its end; -1 for nothing."""
+    """What ended each small step, shape `(budget,)`: below `m = k + l` the contact that is gained, or left by its
+    shape; from `m` on the one whose force came to its end; from `2 m` on the one that began to slide or came to rest,
+    and from `3 m` on the one that jams; the last one is the beginning, and -1 nothing."""
     solved: jax.Array
     """How many complementarity problems of forces were solved: one at the beginning, one for each event."""
     cut: jax.Array
@@ -66,7 +83,7 @@ class _State(NamedTuple):
     time: jax.Array
     q: jax.Array
     v: jax.Array
-    sets: Sets
+    sets: Any
     left: jax.Array
     """Whose force came to its end in the last event, and in those at the same time, shape `(k + l,)`."""
     last: jax.Array
@@ -85,18 +102,25 @@ def run_scene(
     budget: int,
     *,
     law: str = "newton",
+    friction: bool = False,
     rest: float = 1e-3,
     reach: float = 1e-6,
 ) -> SceneRun:
     """The motion for `duration` [s], with steps of order 3 between events. Contacts hold as equations while they press;
     impacts, forces that come to their end, and corners that leave a face are events.
 
+    With `friction` contacts stick or slide by Coulomb's law, with the friction of their materials: slip that comes to
+    its end, and forces that leave the cone, are events too. Where slip turns in space as it ends, it is stopped to
+    first order in the last step; and where it begins in space out of rest at once, the direction in which it does is
+    taken as given by derivatives.
+
     **Arguments:**
 
     - `tau`: joint forces, shape `(nv,)`, or `tau(time, q, v)`.
     - `dt`: the longest step [s].
     - `budget`: steps at most, with one for each event.
-    - `law`: of impacts, as `contact.impact` has it.
+    - `law`: of impacts, as `contact.impact` has it; with friction `"newton"` is the `"coulomb"` of
+      `contact.frictional_impact`.
     - `rest`: what meets more slowly does not bounce [m/s]; it ends bounces that are without end in a finite time.
     - `reach`: how far apart shapes are that touch no longer, or in each other that meet anew [m]; steps that let what
       is held drift so far are too long, and then that is an event.
@@ -108,6 +132,8 @@ def run_scene(
         raise ValueError(
             f"model {model.name!r} has loops, gears or conditions, which motion from event to event does not keep"
         )
+    if law not in LAWS:
+        raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, LAWS))}")
     q, v = as_state(scene.model, q=q, v=v)
     dt = jnp.asarray(dt, q.dtype)
     count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
@@ -115,9 +141,21 @@ def run_scene(
     def torque(time: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
         return jnp.asarray(tau(time, q, v) if callable(tau) else tau, q.dtype)
 
+    def dynamics(s: _State) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
+        """Accelerations, normal forces, and what of friction may come to its end."""
+        force = torque(s.time, s.q, s.v)
+        if not friction:
+            found = held_dynamics(scene, s.q, s.v, force, s.sets.active)
+            return found.a, found.forces, []
+        found = rubbing_dynamics(scene, s.q, s.v, force, s.sets)
+        return found.a, found.forces, _of_friction(scene, s, found)
+
     def flow(s: _State, h: jax.Array) -> _State:
+        if friction:
+            s = s._replace(sets=begun(scene, s.q, s.v, s.sets))
+
         def rate(q: jax.Array, v: jax.Array, delay: jax.Array) -> jax.Array:
-            return held_dynamics(scene, q, v, torque(s.time + delay, q, v), s.sets.active).a
+            return dynamics(s._replace(time=s.time + delay, q=q, v=v))[0]
 
         # An event is found a little after it has happened, and a step that looked there would see another face.
         moved = THIRD.flow(model, s.q, s.v, rate, h)
@@ -125,12 +163,13 @@ def run_scene(
 
     def guards(s: _State) -> jax.Array:
         gaps, rates = gaps_at(scene, s.q), normals_at(scene, s.q) @ s.v
-        forces = held_dynamics(scene, s.q, s.v, torque(s.time, s.q, s.v), s.sets.active).forces
+        _, forces, of_friction = dynamics(s)
         none = NONE[q.dtype.name] * lax.stop_gradient(jnp.max(jnp.abs(forces), initial=0.0))
         return jnp.concatenate([
             jnp.where(s.sets.current, reach - jnp.abs(gaps), gaps),
             # Where a shape has run off a face its normal is another, and so its force: not force it is that ends there.
             jnp.where(s.sets.active & (jnp.abs(rates) <= OFF), forces + none, 1.0),
+            *of_friction,
             jnp.where(s.told[:1] == 0, -1.0, 1.0).astype(q.dtype),  # which contacts there are is asked first
         ])  # fmt: skip
 
@@ -138,20 +177,41 @@ def run_scene(
         # Of several that are about to be left each has an event of its own, and stays left by the next one.
         at_once = lax.stop_gradient(s.time - s.last) <= SAME * dt
         left = (jnp.arange(count) == which - count) | (at_once & s.left)
-        found = settled(scene, s.q, s.v, torque(s.time, s.q, s.v), left, law, rest, reach)
+        given = scene, s.q, s.v, torque(s.time, s.q, s.v), left
+        if friction:
+            freed = (jnp.arange(count) == which - 2 * count) & s.sets.stuck
+            found = settled_with_friction(*given, freed, law, rest, reach)
+        else:
+            found = settled(*given, law, rest, reach)
         wrong = jnp.maximum(jnp.asarray(STRUCK)[found.struck], jnp.asarray(PRESSED)[found.pressed])
+        wrong = jnp.maximum(wrong, jnp.where(found.jammed, SceneStatus.JAMMED, SceneStatus.FINISHED))
         told = jnp.stack([s.told[0] + 1, s.told[1] + found.cut, jnp.maximum(s.told[2], wrong)])
         return _State(s.time, found.q, found.v, found.sets, left, s.time, told.astype(s.told.dtype))
 
     none = jnp.zeros(count, bool)
     zero = jnp.zeros((), q.dtype)
-    start = _State(zero, q, v, Sets(none, none), none, zero - dt, jnp.zeros(3, jnp.int32))
+    nothing = Held.none(count, q.dtype) if friction else Sets(none, none)
+    start = _State(zero, q, v, nothing, none, zero - dt, jnp.zeros(3, jnp.int32))
     run = run_events(flow, guards, jump, start, duration, dt, budget)
     end = jnp.asarray(ENDS)[run.status]
     s = run.states
     solved, cut, status = run.state.told
-    current, active = s.sets
-    return SceneRun(run.times, s.q, s.v, current, active, run.which, solved, cut, jnp.maximum(status, end))
+    stuck = s.sets.stuck if friction else jnp.zeros_like(s.sets.active)
+    return SceneRun(
+        run.times, s.q, s.v, s.sets.current, s.sets.active, stuck, run.which, solved, cut, jnp.maximum(status, end)
+    )
+
+
+def _of_friction(scene: Scene, s: _State, found: Rubbed) -> list[jax.Array]:
+    """What sticks has friction in reserve, what slides goes on, and is not pressed in."""
+    none = NONE[s.q.dtype.name] * lax.stop_gradient(jnp.max(jnp.abs(found.forces), initial=0.0))
+    slides = s.sets.active & ~s.sets.stuck & (frictions(scene, s.q.dtype) > 0)
+    reserve = jnp.where(s.sets.stuck, found.spare + none, 1.0)
+    told = s.told[2] >= SceneStatus.JAMMED
+    return [
+        jnp.where(slides, slips(scene, s.q, s.v, s.sets), reserve),
+        jnp.where(told, 1.0, found.hold - PRESSES_IN),
+    ]
 
 
 def _by(names: dict[int, SceneStatus]) -> list[int]:

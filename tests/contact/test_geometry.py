@@ -195,22 +195,57 @@ def test_capsule_that_lies_along_a_face_or_a_capsule():
     close(ends.point[3:, :2] - np.array([0.03, 0.01]), [-arm, arm], 1e-12)
 
 
+@pytest.mark.spec("RBDA-11.6-SHAPE")
+def test_capsule_that_lies_along_a_cylinder():
+    """It is borne where the side ends, and these places turn with it; askew, each rim is as far from it as it is."""
+    upright, place = Posed(c.Cylinder(0.2, 0.1), jnp.eye(3), jnp.zeros(3)), jnp.array([0.25, 0.0, 0.03])
+
+    def turned(x, y):
+        about_x = jnp.array([[1.0, 0, 0], [0, jnp.cos(x), -jnp.sin(x)], [0, jnp.sin(x), jnp.cos(x)]])
+        about_y = jnp.array([[jnp.cos(y), 0, jnp.sin(y)], [0, 1, 0], [-jnp.sin(y), 0, jnp.cos(y)]])
+        return about_x @ about_y
+
+    @jax.jit
+    def beside(place, x, y):
+        return jax.jvp(
+            lambda x: candidates(upright, Posed(c.Capsule(0.05, 0.4), turned(x, y), place)), (x,), (jnp.ones_like(x),)
+        )
+
+    found, moved = beside(place, 0.0, 0.0)
+    close(found.gap[1:2], 0.0, 1e-12)
+    close(found.gap[3:], 0.0, 1e-12)
+    close(found.normal[3:], [[1.0, 0, 0]] * 2, 1e-12)
+    close(found.point[3:], [[0.2, 0, -0.1], [0.2, 0, 0.1]], 1e-12)
+    # The axis passes the rims 0.13 and 0.07 m from its middle, and of that the rim lies at four fifths of the distance.
+    close(moved.gap[3:], 0.0, 1e-12)
+    close(moved.point[3:, 1], [0.8 * 0.13, -0.8 * 0.07], 1e-9)
+    s, angle = np.linspace(-0.4, 0.4, 801)[:, None, None], np.linspace(-1, 1, 1001)[:, None]
+    for x, y in ((0.3, 0.0), (0.0, 0.2), (0.2, -0.1)):
+        found, _ = beside(place + 0.1, x, y)
+        on_axis = np.asarray(place + 0.1) + s * np.asarray(turned(x, y))[:, 2]
+        for gap, side in zip(found.gap[3:], (-1, 1), strict=True):
+            rim = np.concatenate([0.2 * np.cos(angle), 0.2 * np.sin(angle), 0 * angle + side * 0.1], axis=1)
+            close(gap, np.min(np.linalg.norm(on_axis - rim, axis=2)) - 0.05, 3e-6)
+
+
 @pytest.mark.slow
 def test_capsule_lies_still():
-    """In single precision, across a box and along a shorter capsule, by nothing but their ends."""
+    """In single precision, across a box, along a shorter capsule and a cylinder, by nothing but their ends."""
     builder = dx.ModelBuilder(gravity=(0, 0, -9.81))
-    for name in "ab":
+    for name in "abd":
         builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.capsule(0.05, 0.8, density=1000.0))
     across = dx.Transform(np.array([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]]), np.array([1.0, 0, 0]))
     flat = [
         c.Collider("world", c.Box([0.1, 0.3, 0.2], 0.02), name="box"),
         c.Collider("world", c.Capsule(0.2, 0.1), across, name="short"),
+        c.Collider("world", c.Cylinder(0.2, 0.1), across @ dx.Transform.from_translation((0, 0, 1.0)), name="side"),
     ]
-    rods = [c.Collider(name, c.Capsule(0.05, 0.4), name=name) for name in "ab"]
-    scene = c.scene(builder.build(), [*flat, *rods], pairs=[("box", "a"), ("short", "b")])
+    rods = [c.Collider(name, c.Capsule(0.05, 0.4), name=name) for name in "abd"]
+    scene = c.scene(builder.build(), [*flat, *rods], pairs=[("box", "a"), ("short", "b"), ("side", "d")])
     half = np.sqrt(0.5)
-    q = jnp.array([0.03, 0.01, 0.25, half, 0, half, 0, 1.03, 0, 0.25, half, 0, half, 0], jnp.float32)
-    run = jax.jit(lambda q: dx.rollout(scene, q, jnp.zeros(12, q.dtype), jnp.zeros((500, 12), q.dtype), 0.002))(q)
+    lies = half, 0, half, 0
+    q = jnp.array([0.03, 0.01, 0.25, *lies, 1.03, 0, 0.25, *lies, 2.03, 0, 0.25, *lies], jnp.float32)
+    run = jax.jit(lambda q: dx.rollout(scene, q, jnp.zeros(18, q.dtype), jnp.zeros((500, 18), q.dtype), 0.002))(q)
     assert np.max(run.touch.penetration) < 1e-6
     assert np.max(np.abs(run.v)) < 1e-3
 
@@ -225,6 +260,8 @@ def test_capsule_lies_still():
         (c.Box([0.1, 0.1, 0.1]), c.Sphere(0.1), (0, 0, 0)),
         (c.Box([0.1, 0.1, 0.1]), c.Sphere(0.1), (0.1, 0.1, 0.1)),
         (c.Cylinder(0.1, 0.1), c.Sphere(0.1), (0, 0, 0)),
+        (c.Cylinder(0.1, 0.1), c.Capsule(0.1, 0.3), (0, 0, 0)),
+        (c.Cylinder(0.1, 0.1), c.Capsule(0.1, 0.3), (0.2, 0, 0)),
         (c.Ellipsoid([0.1, 0.1, 0.3]), c.Sphere(0.1), (0, 0, 0)),
         (c.Box([0.1, 0.1, 0.3]), c.Capsule(0.1, 0.3), (0.1, 0.2, 0)),
         (c.Plane(), c.Cylinder(0.1, 0.2), (0, 0, 0.2)),
