@@ -207,7 +207,8 @@ def settled_with_friction(
         target = jnp.where(takes_part[:, None], target, jnp.array([0.0, 0.0, -1.0], q.dtype))
         one = jnp.where(takes_part, size, 1.0)
         masked = jnp.where(takes_part[:, None, None], own, 0.0)
-        return after(Impact(inertia, free, free, masked, target, STIFF[dtype] * one, one, mu), as_given=True)
+        stops = jnp.zeros((0, masked.shape[2]), masked.dtype)
+        return after(Impact(inertia, free, free, masked, target, STIFF[dtype] * one, one, mu, stops), as_given=True)
 
     scale = jnp.where(size > 0, 1.0 / jnp.sqrt(jnp.where(size > 0, size, 1.0)), 0.0)
     scaled = scale[:, None] * mobility * scale

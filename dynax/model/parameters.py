@@ -126,11 +126,12 @@ def _deformed(model: Model, x: jax.Array) -> dict[str, jax.Array]:
 def _consistent(model: Model) -> jax.Array:
     """Whether each body's pseudo-inertia is positive, or on the boundary to rounding."""
     mass, left, inertia = model.mass, Vec3.from_array(model.first_moment), Sym3.from_six(model.inertia)
-    heavy = (mass > 0.0) & (left.dot(left) <= mass * inertia.trace)
+    little = 1e-12 * mass
+    heavy = (mass > 0.0) & (left.dot(left) <= mass * (inertia.trace + little))
     about_com = inertia - outer_square(left, left / jnp.where(heavy, mass, 1.0))
     # Rounding as the builder has it: relative to the tensor, or to that of a point of this mass a micrometre off.
     rounding = max(1e-9, 16.0 * float(jnp.finfo(mass.dtype).eps))
-    slack = rounding * jnp.abs(about_com.trace) + 1e-12 * mass
+    slack = rounding * jnp.abs(about_com.trace) + little
     second = (_second_moments(about_com) + _isotropic(slack)) * (1.0 / jnp.where(slack > 0.0, slack, 1.0))
     return heavy & _positive(second)
 

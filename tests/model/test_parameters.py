@@ -144,6 +144,7 @@ def test_what_no_body_can_be_is_named_and_stays(rng):
         "rod": dx.SpatialInertia(2.0, (1, 2, 3), turn @ np.diag([0, 0.3, 0.3]) @ turn.T),
         "plate": dx.SpatialInertia(2.0, (1, 2, 3), turn @ np.diag([0.1, 0.2, 0.3]) @ turn.T),
         "point": dx.SpatialInertia(1e-3, (1, 2, 3)),
+        "point but for rounding": dx.SpatialInertia(0.526, (0, 0, 0.03), np.diag([-5e-20, -5e-20, 0.0])),
         "seen from afar": dx.SpatialInertia(2.0, (0, 0, 0), (1.0, 9.0, 9.5), (4.0, 0.0, 0.0)),
         "nothing": dx.SpatialInertia(0.0),
         "rotor": dx.SpatialInertia(0.0, (0, 0, 0), (1, 1, 1)),
