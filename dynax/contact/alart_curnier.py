@@ -27,17 +27,7 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.coulomb import (
-    Impact,
-    along_normals,
-    coulomb,
-    diagonal,
-    length_along,
-    stiffness,
-    times,
-    unbalanced,
-    within,
-)
+from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, unbalanced, within
 from dynax.linear.each import side_by_side
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
@@ -218,28 +208,17 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
     """The velocity after the step, and the part of the compliances that was left where contacts may be made harder so
     often; of a batch those that are done wait for the others."""
     dtype = problem.free.dtype
-    inertia, weight = problem.inertia, 1.0 / diagonal(problem.inertia)
-    jacobian, stops, count = problem.jacobian, problem.stops, len(problem.jacobian)
-    by_freedom, stops_by_freedom = jnp.moveaxis(jacobian, 2, 0), jnp.moveaxis(stops, 1, 0)
-    by_row = jacobian.reshape(-1, *jacobian.shape[2:])
-
-    def local(v: jax.Array) -> jax.Array:
-        return jnp.concatenate([combined(by_freedom, v), along_normals(combined(stops_by_freedom, v))])
-
-    def unbalanced(v: jax.Array, impulses: jax.Array) -> jax.Array:
-        rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
-        pushed = combined(by_row, rubbing) + combined(stops, impulses[count:, 2])
-        return combined(inertia, v - problem.free) - pushed
+    weight = 1.0 / diagonal(problem.inertia)
 
     def left(v: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
         """Of the momentum that does not balance, as energy."""
-        rest = unbalanced(v, within(problem.friction, (problem.target - u) / soft[:, None]))
+        rest = unbalanced(problem, v, within(problem.friction, (problem.target - u) / soft[:, None]))
         return summed(rest * rest * weight, 0)
 
-    at_first = local(problem.free)
+    at_first = problem.local(problem.free)
 
     def energy(v: jax.Array) -> jax.Array:
-        return summed(v * combined(inertia, v), 0)
+        return summed(v * combined(problem.inertia, v), 0)
 
     there = jnp.maximum(energy(problem.free), energy(problem.begin))
     there = jnp.where(there > 0, there, 1.0)
@@ -255,12 +234,12 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         wedged = jnp.asarray(least)[s.attempt]
         given = s.part * problem.compliance
         soft = jnp.maximum(given, wedged * problem.mobility)
-        u = local(s.v)
+        u = problem.local(s.v)
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + _forces(own.stiffness, problem.target - u)
-        dv = -gauss_jordan(matrix(problem, own.stiffness), unbalanced(s.v, meant)[:, None])[:, 0]
-        du = local(dv)
+        dv = -gauss_jordan(matrix(problem, own.stiffness), unbalanced(problem, s.v, meant)[:, None])[:, 0]
+        du = problem.local(dv)
         change = meant - _forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)
 
@@ -301,7 +280,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         out = attempt >= jnp.where(fresh, HARDER_TRIES, len(TRIES))
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
-        gives = giving(problem, local(best), at_first)
+        gives = giving(problem, problem.local(best), at_first)
         again = done & ~s.done & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
@@ -379,7 +358,7 @@ def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     impulses = coulomb(problem, v)
     weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
     rest = weight * unbalanced(problem, v, impulses)
-    there = [weight * times(problem.inertia, x) for x in (v, problem.free, problem.begin)]
+    there = [weight * combined(problem.inertia, x) for x in (v, problem.free, problem.begin)]
     largest = jnp.max(jnp.abs(jnp.concatenate(there)), axis=0)
     known = largest > 0
     lost = jnp.where(known, jnp.max(jnp.abs(rest), axis=0) / jnp.where(known, largest, 1.0), 0.0)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.linear.solve import solve_definite
 from dynax.linear.sums import combined
 
 
@@ -30,10 +31,9 @@ class Impact(NamedTuple):
     begin: jax.Array
     """The velocity before the step, shape `(nv,)`: how much motion there is."""
     jacobian: jax.Array
-    """`J` of contacts, two rows along the surface and one along the normal, shape `(c, 3, nv)`. Of contacts and stops,
-    `k = c + l`:"""
+    """`J` of contacts, two rows along the surface and one along the normal, shape `(c, 3, nv)`."""
     target: jax.Array
-    """The velocity `u_hat` at which there is no force, shape `(k, 3)`."""
+    """The velocity `u_hat` at which there is no force, of contacts and then of stops, shape `(k, 3)`, `k = c + l`."""
     compliance: jax.Array
     """`R`, shape `(k,)`."""
     mobility: jax.Array
@@ -54,6 +54,11 @@ class Impact(NamedTuple):
         rows = self.jacobian.reshape(-1, *self.jacobian.shape[2:])
         rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
         return combined(rows, rubbing[:, None]) + combined(self.stops, impulses[count:, 2, None])
+
+
+def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
+    """`j H^-1 j^T` of each row `(l, nv)`: the velocity along it of a unit of impulse."""
+    return jnp.sum(rows * solve_definite(inertia, rows.T).T, axis=1)
 
 
 def along_normals(x: jax.Array) -> jax.Array:
@@ -111,4 +116,4 @@ def diagonal(a: jax.Array) -> jax.Array:
 
 
 def unbalanced(problem: Impact, v: jax.Array, impulses: jax.Array) -> jax.Array:
-    return times(problem.inertia, v - problem.free) - problem.push(impulses)
+    return combined(problem.inertia, v - problem.free) - problem.push(impulses)

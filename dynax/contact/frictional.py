@@ -23,13 +23,13 @@ from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
-from dynax.contact.coulomb import Impact
+from dynax.contact.coulomb import Impact, mobilities
 from dynax.contact.course import struck
-from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows, placed
 from dynax.contact.rigid import ImpactStatus
 from dynax.contact.scene import Scene
 from dynax.linear.pseudo_inverse import pseudo_inverse
-from dynax.linear.solve import solve, solve_definite
+from dynax.linear.solve import solve
 from dynax.model.checks import as_state
 
 STIFF = {"float64": 1e-9, "float32": 1e-4}
@@ -78,8 +78,7 @@ def frictional_impact(
         raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, laws))} ({order})")
     at = placed(scene, q)
     touch, material = contacts_at(scene, at), candidate_materials(scene, q.dtype)
-    frames = jax.vmap(frame)(touch.normal)
-    rows = jnp.einsum("kia,kaj->kij", frames, jacobian_at(scene, touch.point, carried(scene), q, at))
+    frames, rows = frames_and_rows(scene, touch, q, at)
     rows = jnp.where(touching[:, None, None], rows, 0.0)
     inertia, before = mass_matrix(scene.model, q), rows @ v
     new, local, status = laws[law](inertia, rows, v, before, material.restitution, material.friction)
@@ -145,8 +144,7 @@ def _no_stops(rows: jax.Array) -> jax.Array:
 
 def _mobility(inertia: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Along the normals, 1 for what does not touch; and what does."""
-    normals = rows[:, 2]
-    mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
+    mobility = mobilities(inertia, rows[:, 2])
     takes_part = mobility > 0
     return jnp.where(takes_part, mobility, 1.0), takes_part
 

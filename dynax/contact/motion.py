@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dynax.algorithms.frames import body_poses, body_velocities, root_offsets
-from dynax.compile.batching import trailing
+from dynax.compile.batching import trailing, with_derivatives_of
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.touch import Candidates
@@ -130,13 +131,48 @@ def carried(scene: Scene) -> np.ndarray:
 
 
 def jacobian_at(scene: Scene, points: jax.Array, signs: Any, q: jax.Array, at: Placed) -> jax.Array:
-    """Of points `(k, 3)`, on bodies that `signs` tell, as `carried` does."""
-    arm = points[:, None] - at.places
-    own = jnp.asarray(signs, q.dtype)[:, :, None] * (at.shifts + jnp.cross(at.turns, arm))
-    own = jnp.moveaxis(own, 1, 2)
+    """Of points `(k, 3)`, on bodies that `signs` tell, as `carried` does, shape `(k, 3, nv)`."""
+    own = _moved(points, jnp.asarray(signs, q.dtype), at.turns, at.shifts, at.places)
+    return by_model(scene, q, jnp.moveaxis(own, 1, 2))
+
+
+def _moved(points, signs, turns, shifts, places) -> jax.Array:
+    """How each freedom of the tree moves them, shape `(k, nv, 3)`."""
+    return signs[:, :, None] * (shifts + jnp.cross(turns, points[:, None] - places))
+
+
+def by_model(scene: Scene, q: jax.Array, rows: Any) -> Any:
+    """Rates by the velocity of the tree as those by the model's."""
     if isinstance(scene.model, EmbeddedModel):
-        return own @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
-    return own
+        return rows @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
+    return rows
+
+
+def frames_and_rows(scene: Scene, touch: Touch, q: jax.Array, at: Placed, signs: Any = None) -> tuple:
+    """Axes of contacts, the normal last, shape `(k, 3, 3)`, and how fast they come apart along them by the velocity,
+    `(k, 3, nv)`: of all candidates, or of some with their `signs`."""
+    signs = jnp.asarray(carried(scene) if signs is None else signs, q.dtype)
+    frames = jax.vmap(frame)(touch.normal)
+    return frames, by_model(scene, q, _rows(frames, touch.point, signs, at.turns, at.shifts, at.places))
+
+
+def _plain_rows(frames, points, signs, *freedoms) -> jax.Array:
+    return jnp.einsum("kia,kja->kij", frames, _moved(points, lax.stop_gradient(signs), *freedoms))
+
+
+@with_derivatives_of(_plain_rows)
+def _rows(frames, points, signs, turns, shifts, places) -> jax.Array:
+    axes = [Vec3.from_array(frames[:, k]) for k in range(3)]
+    point, angular, linear, place = map(Vec3.from_array, (points, turns, shifts, places))
+    return jnp.stack(_rows_apart((), axes, point, signs, angular, linear, place), axis=1)
+
+
+@trailing
+def _rows_apart(_: tuple, axes: list, point: Vec3, signs, angular: Vec3, linear: Vec3, place: Vec3) -> list[jax.Array]:
+    """By components, which are taken apart and put together outside."""
+    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
+    moved = (linear + angular.cross(point - place)) * signs
+    return [axis.dot(moved) for axis in axes]
 
 
 def contact_wrenches(scene: Scene, touch: Touch, q: Any, forces: jax.Array) -> jax.Array:

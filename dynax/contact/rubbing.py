@@ -27,7 +27,7 @@ from dynax.contact.alart_curnier import After, after
 from dynax.contact.complementarity import ComplementarityStatus
 from dynax.contact.coulomb import Impact, length_along
 from dynax.contact.frictional import SEQUENTIAL, STIFF, TOGETHER, balanced
-from dynax.contact.motion import candidate_materials, carried, contacts_at, frame, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows, placed
 from dynax.contact.rigid import ImpactStatus, gaps_at
 from dynax.contact.scene import Scene
 from dynax.contact.sets import LEAST, SLOW, Settled, onto_surfaces, pressing, remainder, spanning
@@ -93,8 +93,7 @@ class Rows(NamedTuple):
 def rows_at(scene: Scene, q: jax.Array) -> Rows:
     at = placed(scene, q)
     touch, ends = contacts_at(scene, at), stops_at(scene, q, at).jacobian
-    frames = jax.vmap(frame)(touch.normal)
-    own = jnp.einsum("kia,kaj->kij", frames, jacobian_at(scene, touch.point, carried(scene), q, at))
+    frames, own = frames_and_rows(scene, touch, q, at)
     straight = jnp.zeros((len(ends), 3, scene.nv), q.dtype).at[:, 2].set(ends)
     axes = jnp.broadcast_to(jnp.eye(3, dtype=q.dtype), (len(ends), 3, 3))
     return Rows(jnp.concatenate([own, straight]), jnp.concatenate([frames, axes]))

@@ -16,14 +16,13 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
+from dynax.contact.coulomb import mobilities
 from dynax.contact.ends import Cone, Rope
 from dynax.contact.material import Material, of_stops
-from dynax.contact.motion import Placed, jacobian_at, placed
+from dynax.contact.motion import Placed, by_model, jacobian_at, placed
 from dynax.contact.scene import Scene
 from dynax.contact.shapes import EX, unit
-from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.linear.solve import solve_definite
+from dynax.embedding.model import tree_of
 from dynax.model.configuration import configuration_rate, neutral
 
 FAR = 1e3
@@ -64,9 +63,9 @@ def _limits(scene: Scene, q: jax.Array) -> Stops:
     slices = [(tree.q_slice(name), tree.v_slice(name)) for name, _ in scene.limited]
     if all(own.stop - own.start == 1 for own, _ in slices):
         freedom = np.array([own.start for _, own in slices], int)
-        return Stops(gap, sign, sign[:, None] * _of_tree(scene, q, np.eye(tree.nv, dtype=q.dtype)[freedom]))
+        return Stops(gap, sign, sign[:, None] * by_model(scene, q, np.eye(tree.nv, dtype=q.dtype)[freedom]))
     rates = jax.vmap(lambda v: configuration_rate(tree, q, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
-    return Stops(gap, sign, sign[:, None] * _of_tree(scene, q, rates))
+    return Stops(gap, sign, sign[:, None] * by_model(scene, q, rates))
 
 
 def _cone(scene: Scene, stop: Cone, q: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -74,7 +73,7 @@ def _cone(scene: Scene, stop: Cone, q: jax.Array) -> tuple[jax.Array, jax.Array]
     w, *xyz = q[tree.q_slice(stop.joint)]
     axis, sine = unit(jnp.where(w < 0, -1.0, 1.0).astype(q.dtype) * jnp.stack(xyz), EX)
     row = jnp.zeros(tree.nv, q.dtype).at[tree.v_slice(stop.joint)].set(-axis)
-    return stop.angle - 2.0 * jnp.arctan2(sine, jnp.abs(w)), _of_tree(scene, q, row)
+    return stop.angle - 2.0 * jnp.arctan2(sine, jnp.abs(w)), by_model(scene, q, row)
 
 
 def _rope(scene: Scene, stop: Rope, q: jax.Array, at: Placed | None) -> tuple[jax.Array, jax.Array]:
@@ -95,13 +94,6 @@ def _rope(scene: Scene, stop: Rope, q: jax.Array, at: Placed | None) -> tuple[ja
     return stop.length - total, -row
 
 
-def _of_tree(scene: Scene, q: jax.Array, rows: Any) -> Any:
-    """Rates by the tree's velocity as those by the model's."""
-    if isinstance(scene.model, EmbeddedModel):
-        return rows @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
-    return rows
-
-
 def stop_materials(scene: Scene, dtype: Any) -> Material:
     """What stops are made of, entries of shape `(l,)`; a scene that is not `filled` has no stiffness of some."""
     return of_stops(of_each_stop(scene), dtype)
@@ -115,7 +107,7 @@ def filled(scene: Scene) -> Scene:
         return scene
     q = neutral(scene.model)
     rows = stops_at(scene, q, None).jacobian
-    mobility = jnp.sum(rows * solve_definite(mass_matrix(scene.model, q), rows.T).T, axis=1)
+    mobility = mobilities(mass_matrix(scene.model, q), rows)
     masses = jnp.where(mobility > 0, 1.0 / jnp.where(mobility > 0, mobility, 1.0), 1.0)
     own = []
     for material, mass in zip(given, masses, strict=True):

@@ -4,28 +4,21 @@ A contact that is apart may close within the step, one that overlaps shall open 
 and one that is hit bounces:
 
     u_hat = -gap / dt        u_hat = -gap / (dt + relaxation)        u_hat = -e n . u, if that is more
-
-Batch axes are last from the frames of contacts on: rows of all freedoms are what is large in a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.compile.batching import trailing
-from dynax.contact.coulomb import Impact, along_normals, times
-from dynax.contact.motion import Placed, Touch, candidate_materials, carried, contacts_at, frame
+from dynax.compile.batching import trailing, with_derivatives_of
+from dynax.contact.coulomb import Impact, along_normals, mobilities, times
+from dynax.contact.motion import Placed, candidate_materials, carried, contacts_at, frames_and_rows
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
-from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel
-from dynax.linear.solve import solve_definite
-from dynax.spatial import Vec3
 
 
 class Chosen(NamedTuple):
@@ -67,12 +60,10 @@ def problem(
     near, friction, bounce, signs = touch, material.friction, material.restitution, moved
     if rows is not None:
         near, friction, bounce, signs = jax.tree.map(lambda x: x[rows], (touch, friction, bounce, signs))
-    frames, jacobian = _frames_and_rows(near, signs, at)
-    if isinstance(scene.model, EmbeddedModel):
-        jacobian = jacobian @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
+    frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = ends.jacobian.astype(q.dtype)
     normals = jnp.concatenate([jacobian[:, 2], stops])
-    mobility = jnp.sum(normals * solve_definite(inertia, normals.T).T, axis=1)
+    mobility = mobilities(inertia, normals)
     # What does not move takes no part; where nothing can, there is nothing to solve.
     mobility = jnp.where(mobility > 0, mobility, 1.0)
     gap = jnp.concatenate([near.gap, ends.gap])
@@ -92,49 +83,10 @@ def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:
     return rows[:-1], gaps[rows[-1]] < 0
 
 
-def _by(plain: Callable[..., jax.Array]) -> Callable[[Callable], Callable]:
-    """A function with the derivatives of `plain`, which has the same value: the sums over an axis to which a derivative
-    leads are slow with the batch last."""
-
-    def decorated(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-        own = jax.custom_jvp(function)
-        own.defjvp(lambda primals, tangents: (own(*primals), jax.jvp(plain, primals, tangents)[1]))
-        return own
-
-    return decorated
-
-
-def _frames_and_rows(touch: Touch, signs: jax.Array, at: Placed) -> tuple[jax.Array, jax.Array]:
-    """Axes of the contacts, the normal last, shape `(c, 3, 3)`, and how fast they come apart along them by each freedom
-    of the tree, `(c, 3, nv)`."""
-    frames = jax.vmap(frame)(touch.normal)
-    return frames, _rows(frames, touch.point, signs, at.turns, at.shifts, at.places)
-
-
-def _plain_rows(frames, points, signs, turns, shifts, places) -> jax.Array:
-    moved = shifts + jnp.cross(turns, points[:, None] - places)
-    return jnp.einsum("kia,kja->kij", frames, lax.stop_gradient(signs)[:, :, None] * moved)
-
-
-@trailing
-def _rows_apart(_: tuple, axes: list, point: Vec3, signs, angular: Vec3, linear: Vec3, place: Vec3) -> list[jax.Array]:
-    """By components, which are taken apart and put together outside."""
-    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
-    moved = (linear + angular.cross(point - place)) * signs
-    return [axis.dot(moved) for axis in axes]
-
-
-@_by(_plain_rows)
-def _rows(frames, points, signs, turns, shifts, places) -> jax.Array:
-    axes = [Vec3.from_array(frames[:, k]) for k in range(3)]
-    point, angular, linear, place = map(Vec3.from_array, (points, turns, shifts, places))
-    return jnp.stack(_rows_apart((), axes, point, signs, angular, linear, place), axis=1)
-
-
 _products = trailing(lambda _, rows, x: times(rows, x))
 
 
-@_by(lambda rows, v: rows @ v)
+@with_derivatives_of(lambda rows, v: rows @ v)
 def _along(rows: jax.Array, v: jax.Array) -> jax.Array:
     return _products((), rows, v)
 

@@ -22,9 +22,10 @@ import jax.numpy as jnp
 from dynax.algorithms.crba import crba
 from dynax.compile.batching import along_moving, is_zero, trailing
 from dynax.contact.alart_curnier import matrix
-from dynax.contact.coulomb import Impact, coulomb, stiffness, times
+from dynax.contact.coulomb import Impact, coulomb, stiffness
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.linear.solve import solve_rows
+from dynax.linear.sums import combined
 from dynax.model import Model
 from dynax.simulate.turning import Turning
 
@@ -78,7 +79,7 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
 
     inertia = mass(model, q)
     own = problem(surfaces)
-    forces = times(inertia, free) + along_moving(push, (surfaces,), (dsurfaces,))[1]
+    forces = combined(inertia, free) + along_moving(push, (surfaces,), (dsurfaces,))[1]
     return after, solve_rows(matrix(own, stiffness(own, after)), forces)
 
 
