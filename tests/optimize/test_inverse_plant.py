@@ -103,6 +103,34 @@ def test_both_forms_of_a_closed_loop_have_one_optimum():
     assert np.max(np.abs(jax.vmap(lambda x: dx.constraint_residual(model.tree, x[:4]))(found.states))) < 1e-10
 
 
+@pytest.mark.slow
+def test_slopes_of_a_solution_with_a_closed_loop():
+    """How fast the middle of the motion follows its goal, against differences."""
+    model, q0 = four_bar_with_an_arm()
+    N, h, plant, goal = 10, 0.05, o.plant(model), jnp.array([0.5, 0.3])
+    hold = jnp.broadcast_to(dx.gravity_force(model, q0), (N, 2))
+
+    @jax.jit
+    def middle(goal, change):
+        def speed(goal):
+            problem = o.problem(
+                plant,
+                jnp.concatenate([q0, jnp.zeros(2)]),
+                h,
+                knots=N,
+                costs=[o.residual(lambda x, u, p: u, 0.02 * h), o.residual(lambda x, u, p: x[4:], h)],
+                end_costs=[o.residual(lambda x, p: dx.difference(model, q0, x[:4]) - p, 100.0)],
+                params=goal,
+            )
+            return o.solve(problem, hold).states[N // 2, 4:]
+
+        return jax.jvp(speed, (goal,), (change,))
+
+    for way in jnp.eye(2):
+        ahead, back = (middle(goal + e * way, way)[0] for e in (1e-4, -1e-4))
+        near(middle(goal, way)[1], (ahead - back) / 2e-4, 1e-6)
+
+
 def test_its_forces_move_the_model_so(rng):
     """What is not driven is not pushed; of a joint driven alone the acceleration is what was chosen."""
     model, x = arm(), rng.normal(size=(10, 4))
