@@ -22,11 +22,16 @@ from jax.typing import ArrayLike
 
 from dynax.constraints.independent import correction, independent, separable
 from dynax.constraints.residual import rows_at
+from dynax.constraints.rows import Rows, plan
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows, rate_rows, tangent_rows
+from dynax.model.flexible import skeleton_of
 from dynax.model.kinds import for_models
+
+ITERATIONS = 60
+"""The most steps, unless others are asked for."""
 
 
 class Assembly(NamedTuple):
@@ -44,7 +49,12 @@ class Assembly(NamedTuple):
 
 @for_models
 def assemble(
-    model: Model, q: ArrayLike, *, hold: Sequence[str] = (), iterations: int = 60, tolerance: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike,
+    *,
+    hold: Sequence[str] = (),
+    iterations: int = ITERATIONS,
+    tolerance: ArrayLike | None = None,
 ) -> Assembly:
     """The configuration near `q` in which all loops close, gears mesh and conditions hold.
 
@@ -62,54 +72,62 @@ def assemble(
     for joint in hold:
         held[model.v_slice(joint)] = True
     (guess,) = as_state(model, q=q)
-    found = _assemble(model, guess, _Held(tuple(held.tolist())), iterations)
-    rows = rows_at(model, found)
-    limit = None if tolerance is None else jnp.asarray(tolerance, found.dtype)
-    decided = independent(separable(model), rows._replace(matrix=jnp.where(held, 0.0, rows.matrix)), limit)
-    return Assembly(found, jnp.max(jnp.abs(rows.residual), initial=0.0), decided.rank, decided.gap)
-
-
-class _Held(NamedTuple):
-    mask: tuple[bool, ...]
+    limit = None if tolerance is None else jnp.asarray(tolerance, guess.dtype)
+    return assembled(model, guess, tuple(held.tolist()), iterations, limit)[0]
 
 
 @partial(jax.jit, static_argnums=(2, 3))
-def _assemble(model: Model, guess: jax.Array, held: _Held, iterations: int) -> jax.Array:
-    return _closed(held, iterations, model, guess)
+def assembled(
+    model: Model, guess: jax.Array, held: tuple[bool, ...], iterations: int, limit: jax.Array | None
+) -> tuple[Assembly, Rows]:
+    """With the rows there: one program for all who close a model's loops."""
+    q, residual, matrix, weights = _closed(_Search(held, iterations), model, guess)
+    rows = Rows(residual, matrix, None, None, weights=weights)
+    decided = independent(separable(model), rows._replace(matrix=jnp.where(np.array(held), 0.0, matrix)), limit)
+    return Assembly(q, jnp.max(jnp.abs(residual), initial=0.0), decided.rank, decided.gap), rows
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _closed(held: _Held, iterations: int, model: Model, guess: jax.Array) -> jax.Array:
-    fixed = np.array(held.mask, dtype=bool)
-    tiny = float(jnp.finfo(guess.dtype).eps)
+class _Search(NamedTuple):
+    held: tuple[bool, ...]
+    iterations: int
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _closed(search: _Search, model: Model, guess: jax.Array) -> tuple[jax.Array, ...]:
+    """The configuration; the residual, the matrix and the weights of its rows, of which the last two are numbers that
+    decide and have no derivative."""
+    fixed, dtype = np.array(search.held, dtype=bool), guess.dtype
+    tiny, nc = float(jnp.finfo(dtype).eps), int(plan(skeleton_of(model).structure).start[-1])
 
     def improved(state: tuple, _) -> tuple[tuple, None]:
-        q, damping = state
-        rows = rows_at(model, q)
-        k = jnp.where(fixed, 0.0, rows.matrix)
+        best, trial, damping = state
+        found = rows_at(model, trial)
+        assert found.weights is not None
+        better = jnp.sum(found.residual**2) < jnp.sum(best[1] ** 2)
+        here = trial, found.residual, found.matrix, found.weights
+        q, residual, matrix, _ = best = tuple(jnp.where(better, x, y) for x, y in zip(here, best, strict=True))
+        damping = jnp.where(better, jnp.where(damping < 1e-3, 0.0, 0.1 * damping), jnp.maximum(10.0 * damping, 1e-3))
+        k = jnp.where(fixed, 0.0, matrix)
         normal = k @ k.T
         scale = jnp.max(jnp.diagonal(normal), initial=tiny)
-        shift = (damping + 10.0 * len(normal) * tiny) * scale
-        step = -k.T @ solve(normal + shift * jnp.eye(len(normal), dtype=k.dtype), rows.residual)
-        trial = integrate_rows(model, q, step)
-        better = jnp.sum(rows_at(model, trial).residual ** 2) < jnp.sum(rows.residual**2)
-        damping = jnp.where(better, jnp.where(damping < 1e-3, 0.0, 0.1 * damping), jnp.maximum(10.0 * damping, 1e-3))
-        return (jnp.where(better, trial, q), damping), None
+        shift = (damping + 10.0 * nc * tiny) * scale
+        step = -k.T @ solve(normal + shift * jnp.eye(nc, dtype=dtype), residual)
+        return (best, integrate_rows(model, q, step), damping), None
 
-    start = guess, jnp.asarray(1e-2, guess.dtype)
-    return lax.scan(improved, start, length=iterations)[0][0]
+    # Nothing is worse than not to have looked. One look a step, so that the conditions are compiled once.
+    unseen = guess, jnp.full(nc, jnp.inf, dtype), jnp.zeros((nc, model.nv), dtype), jnp.ones(nc, dtype)
+    start = unseen, guess, jnp.asarray(0.1, dtype)
+    return lax.scan(improved, start, length=search.iterations + 1)[0][0]
 
 
 @_closed.defjvp
-def _closed_rate(held: _Held, iterations: int, primals, tangents):
+def _closed_rate(search: _Search, primals, tangents):
     (model, guess), (dmodel, dguess) = primals, tangents
-    fixed = np.array(held.mask, dtype=bool)
-    q = _closed(held, iterations, model, guess)
-    rows = rows_at(model, q)
-    k = rows.matrix
+    found = q, *_, weights = _closed(search, model, guess)
     wanted = tangent_rows(model, guess, dguess)
-    moved = jax.jvp(lambda m: rows_at(m, q).residual, (model,), (dmodel,))[1]
-    free = jnp.where(fixed, 0.0, k)
+    rows, drows = jax.jvp(lambda m: rows_at(m, q), (model,), (dmodel,))
+    free = jnp.where(np.array(search.held, dtype=bool), 0.0, rows.matrix)
     known = independent(separable(model), rows._replace(matrix=free)).inverse
-    change = wanted - correction(free, known, k @ wanted + moved)
-    return q, rate_rows(model, q, change)
+    change = wanted - correction(free, known, rows.matrix @ wanted + drows.residual)
+    error = drows.residual + rows.matrix @ change
+    return found, (rate_rows(model, q, change), error, jnp.zeros_like(rows.matrix), jnp.zeros_like(weights))

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.constraints.assembly import assemble
+from dynax.constraints.assembly import ITERATIONS, Assembly, assembled
 from dynax.constraints.ends import loop_paths
 from dynax.constraints.independent import least_of
-from dynax.constraints.residual import constraint_jacobian, rows_at
+from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import Rows
 from dynax.constraints.rows import plan as row_plan
 from dynax.embedding.aggregation import Aggregate, aggregates, independent_columns
@@ -159,7 +159,7 @@ def embed(
     cannot be independent.
     """
     where = f"model {model.name!r}"
-    found = assemble(model, neutral(model) if q is None else q)
+    found, reference = _closed(model, *as_state(model, q=neutral(model) if q is None else q))
     if not float(found.error) < CLOSED:
         raise ModelError(
             f"its loops do not close near the reference configuration (error {float(found.error):.2g})",
@@ -168,9 +168,8 @@ def embed(
         )
     scale = 0.02 * _measure(model)
     near = [jnp.asarray(scale * x, found.q.dtype) for x in np.random.default_rng(0).normal(size=(2, model.nv))]
-    poses = [found.q, *(assemble(model, integrate(model, found.q, dv)).q for dv in near)]
-    jacobians = [np.asarray(constraint_jacobian(model, pose), dtype=np.float64) for pose in poses]
-    reference = rows_at(model, found.q)
+    others = [_closed(model, integrate(model, found.q, dv))[1] for dv in near]
+    jacobians = [np.asarray(rows.matrix, dtype=np.float64) for rows in (reference, *others)]
     weights, least = np.asarray(reference.weights)[:, None], float(least_of(reference, _given(tolerance)))
     members = model.members if isinstance(model, FlexibleModel) else ()
     structure, entries, owner = skeleton_of(model).structure, tree_entries(model), body_of_entry(model)
@@ -206,6 +205,10 @@ def embed(
             )
         dependent.append(tuple(free[i] for i in chosen))
     return EmbeddedModel(cast(Model, model), Embedding(made, tuple(dependent), members, alone))
+
+
+def _closed(model: Model | FlexibleModel, q: jax.Array) -> tuple[Assembly, Rows]:
+    return assembled(cast(Model, model), q, (False,) * model.nv, ITERATIONS, None)
 
 
 def _measure(model: Model | FlexibleModel) -> np.ndarray:
