@@ -169,7 +169,7 @@ CALLS = {
     "momentum": lambda g: dx.momentum(g.model, g.q, g.v),
     "neutral": lambda g: dx.neutral(g.model),
     "normalize": lambda g: dx.normalize(g.model, 1.1 * g.q),
-    "open_system": lambda g: jax.tree.leaves(coupled(g)[0]),
+    "open_system": lambda g: coupled(g)[0].free,  # the model itself has limits that are infinite
     "operational_compliance": lambda g: dx.operational_compliance(g.model, g.q, TIP, **FRAME),
     "operational_space": lambda g: dx.operational_space(g.model, g.q, "hand", **FRAME, v=g.v),
     "parameters": lambda g: dx.parameters(g.model),

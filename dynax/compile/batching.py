@@ -114,7 +114,7 @@ def with_derivatives_of(plain: Callable[..., Result]) -> Callable[[Callable[...,
     return decorated
 
 
-def by_samples(function: Callable[..., Result]) -> Callable[..., Result]:
+def by_samples(function: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 
     For loops that run until all samples are done: those of one tile, on one device, do not wait for others.
@@ -125,7 +125,7 @@ def by_samples(function: Callable[..., Result]) -> Callable[..., Result]:
         first = jax.tree.leaves(args[1:])[0]
         return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, first.shape[1:])
 
-    return trailing(core)
+    return trailing(core, rule)
 
 
 def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:

@@ -77,10 +77,17 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> tuple[jax.Array, 
     return a, ForwardDynamicsDerivatives(*(batch_trailing(x, batch) for x in (by_q, by_v, inverse)))
 
 
-forward_dynamics_and_derivatives = batch_last(aba_derivatives)
-"""`forward_dynamics` and its Jacobians in one walk, of a tree of rigid bodies; as `forward_dynamics_derivatives`."""
+_aba_and_derivatives = batch_last(aba_derivatives)
 # A program of its own: what nobody asks for is not computed.
 _aba_derivatives = batch_last(lambda *args: aba_derivatives(*args)[1])
+
+
+@for_models
+def forward_dynamics_and_derivatives(
+    model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, external: jax.Array | None = None
+) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
+    """`forward_dynamics` and `forward_dynamics_derivatives` in one walk."""
+    return _aba_and_derivatives(model, q, v, tau, external)
 
 
 @for_models

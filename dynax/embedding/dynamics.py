@@ -171,6 +171,9 @@ def motion_of(
     model: Model | FlexibleModel, q: jax.Array, v: jax.Array, embedding: Embedding, chart: Chart | None = None
 ) -> Moving:
     """From embedded velocities."""
+    if isinstance(model, Model):
+        found = in_motion(model, q, v, plan_of(model, embedding), chart, "levels")
+        return Moving(found.coordinates, found.v, found.drift)
     c = coordinates(rows_at(model, q), plan_of(model, embedding), chart)
     whole = tree_velocity(model, q, c, v)
     bias = rows_at(model, q, whole).bias
@@ -200,6 +203,14 @@ def solved(
 ) -> tuple[jax.Array, Factor]:
     """Embedded accelerations and the factor of the mass matrix, for trailing batch axes; `q` is the tree's
     configuration, `v` and `tau` are embedded."""
+    a, factor, _ = moved_by(model, q, v, tau, external, embedding, execution, chart)
+    return a, factor
+
+
+def moved_by(
+    model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
+) -> tuple[jax.Array, Factor, jax.Array]:
+    """What `solved` finds, and the accelerations of the tree, `X a + Xdot v`."""
     c, spot, s, kin, whole, drift = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
     moving, tree = placed(model, spot.setup, spot.kin, c.plan.rows, c.x, spot.inertias)
     rows = c.plan.rows
@@ -210,7 +221,8 @@ def solved(
     rest = tau - reduced(c.plan, c.x, needed if chart is None else needed - chart.force)
     on_bases = take_rows(forces, np.array(rows.tree.bases, dtype=int))
     found = recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest)
-    return found.a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
+    factor = Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
+    return found.a, factor, drift + expanded(c.plan, c.x, found.a)
 
 
 @for_models

@@ -35,7 +35,11 @@ from dynax.algorithms.momentum import (
 )
 from dynax.algorithms.rnea import gravity_force, joint_forces, transmitted
 from dynax.compile.batching import batch_last
-from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
+from dynax.derivatives.forward_dynamics import (
+    ForwardDynamicsDerivatives,
+    forward_dynamics_and_derivatives,
+    forward_dynamics_derivatives,
+)
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.flexible import (
     at_frames,
@@ -251,7 +255,11 @@ def _by_state(model, q, v, a, external):
 
 @extend(inverse_dynamics_derivatives, FlexibleModel)
 def _(model, q, v, a, external=None):
-    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+    return _inverse_slopes(model, *as_state(model, q=q, v=v, a=a, external=external))
+
+
+@jax.jit
+def _inverse_slopes(model: FlexibleModel, q, v, a, external) -> InverseDynamicsDerivatives:
     by_q, by_v = _by_state(model, q, v, a, external)
     return InverseDynamicsDerivatives(q=by_q, v=by_v, a=mass_matrix(model, q))
 
@@ -264,10 +272,15 @@ def _with_inverse_mass(model: FlexibleModel, q, v, tau, external) -> tuple[jax.A
 
 @extend(forward_dynamics_derivatives, FlexibleModel)
 def _(model, q, v, tau, external=None):
-    q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
+    return _forward_slopes(model, *as_state(model, q=q, v=v, tau=tau, external=external))[1]
+
+
+@extend(forward_dynamics_and_derivatives, FlexibleModel)
+@jax.jit
+def _forward_slopes(model: FlexibleModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
     a, inverse_mass = _with_inverse_mass(model, q, v, tau, external)
     by_q, by_v = _by_state(model, q, v, a, external)
-    return ForwardDynamicsDerivatives(q=-inverse_mass @ by_q, v=-inverse_mass @ by_v, tau=inverse_mass)
+    return a, ForwardDynamicsDerivatives(q=-inverse_mass @ by_q, v=-inverse_mass @ by_v, tau=inverse_mass)
 
 
 # Energies and momenta.

@@ -37,11 +37,15 @@ from dynax.algorithms.rnea import gravity_force
 from dynax.compile.batching import batch_last, walking
 from dynax.constraints.assembly import assemble
 from dynax.constraints.residual import rows_at
-from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives, forward_dynamics_derivatives
+from dynax.derivatives.forward_dynamics import (
+    ForwardDynamicsDerivatives,
+    forward_dynamics_and_derivatives,
+    forward_dynamics_derivatives,
+)
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.embedding.closing import closing, displaced
 from dynax.embedding.coefficients import dense, expanded, plan_of
-from dynax.embedding.dynamics import at, inverse, motion_of, solved
+from dynax.embedding.dynamics import at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable
 from dynax.model.checks import as_state
@@ -195,6 +199,13 @@ _FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
 _FORWARD["automatic"] = _FORWARD["levels"]
 
 
+@batch_last
+def accelerations(model: EmbeddedModel, q, v, tau) -> tuple[jax.Array, jax.Array]:
+    """Of the independent freedoms, and of all joints of a rigid tree."""
+    a, _, whole = moved_by(model.tree, q, v, tau, None, model.embedding, chart=model.chart)
+    return a, whole
+
+
 @extend(forward_dynamics, EmbeddedModel)
 def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
     if execution not in _FORWARD:
@@ -222,8 +233,11 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
 
 @extend(inverse_dynamics_derivatives, EmbeddedModel)
 def _(model, q, v, a, external=None):
-    q, v, a, external = as_state(model, q=q, v=v, a=a, external=external)
+    return _inverse_slopes(model, *as_state(model, q=q, v=v, a=a, external=external))
 
+
+@jax.jit
+def _inverse_slopes(model: EmbeddedModel, q, v, a, external) -> InverseDynamicsDerivatives:
     def needed(d, v):
         return inverse_dynamics(model, q + rate_rows(model, q, d), v, a, external)
 
@@ -233,13 +247,18 @@ def _(model, q, v, a, external=None):
 
 @extend(forward_dynamics_derivatives, EmbeddedModel)
 def _(model, q, v, tau, external=None):
-    q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
+    return _forward_slopes(model, *as_state(model, q=q, v=v, tau=tau, external=external))[1]
 
-    def found(d, v):
-        return forward_dynamics(model, q + rate_rows(model, q, d), v, tau, external)
 
-    by_q, by_v = jax.jacfwd(found, argnums=(0, 1))(jnp.zeros_like(v), v)
-    return ForwardDynamicsDerivatives(q=by_q, v=by_v, tau=inverse_mass_matrix(model, q))
+@extend(forward_dynamics_and_derivatives, EmbeddedModel)
+@jax.jit
+def _forward_slopes(model: EmbeddedModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
+    def found(d, v, tau):
+        a = forward_dynamics(model, q + rate_rows(model, q, d), v, tau, external)
+        return a, a
+
+    by, a = jax.jacfwd(found, argnums=(0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
+    return a, ForwardDynamicsDerivatives(by[0], by[1], 0.5 * (by[2] + by[2].T))
 
 
 # Configurations.

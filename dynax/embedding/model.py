@@ -262,7 +262,11 @@ class EmbeddingQuality(NamedTuple):
 
 def embedding_quality(model: EmbeddedModel, q: ArrayLike) -> EmbeddingQuality:
     """Rank and conditioning of an embedding at `q`, one entry per aggregate (Jain, EMBED-RANK)."""
-    (q,) = as_state(model.tree, q=q)
+    return _quality(model, *as_state(model.tree, q=q))
+
+
+@jax.jit
+def _quality(model: EmbeddedModel, q: jax.Array) -> EmbeddingQuality:
     rows, start = rows_at(model.tree, q), row_plan(skeleton_of(model.tree).structure).start
     entries, first, second = tree_entries(model.tree), [], []
     for aggregate, dependent in zip(model.embedding.aggregates, model.embedding.dependent, strict=True):

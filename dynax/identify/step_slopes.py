@@ -28,7 +28,7 @@ from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.model.inertias import inertial_parameters
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
-from dynax.simulate.friction import Stepped, kick, law, stepped
+from dynax.simulate.friction import Stepped, law, stepped, stiffened
 from dynax.simulate.rollout import STEPPERS
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 from dynax.simulate.trajectory import Trajectory
@@ -173,7 +173,7 @@ def _semi_implicit(
 ) -> jax.Array:
     """The derivative of the last acceleration."""
     friction = law(model, found.sense)
-    stiff = kick(model, q, v, jnp.zeros_like(v), dt, friction).model
+    stiff = stiffened(model, dt, friction)
     slope = model.damping.astype(v.dtype) + friction.slope
     holds = law(model.replace(friction_loss=jnp.ones_like(model.friction_loss)), found.sense)
     stretch = difference(model, model.spring_reference.astype(q.dtype), q)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -13,9 +12,8 @@ from dynax.derivatives.implicit import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate
-from dynax.simulate.friction import Kick, Stepped, dry_friction, kick, law, stepped
+from dynax.simulate.friction import Kick, Stepped, decided, kick, law, stepped, stiffened
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
-from dynax.sweep.scan import varying_as
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,8 @@ class SemiImplicitEuler(AbstractStepper):
         whose mass matrix says what an impulse within the step does to it."""
         if isinstance(model, Model) and not model.constrained:
             return self._of_tree(model, q, v, tau, dt)
-        equation = kick(model, q, v, tau, dt, dry_friction(model, q, v, tau, dt))
-
-        def nearer(a: jax.Array, _) -> tuple[jax.Array, None]:
-            return equation.acceleration(q, v + 0.5 * dt * a), None
-
-        start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
-        a, _ = jax.lax.scan(nearer, start, length=self.evaluations)
-        return v + dt * a, equation.model
+        found = decided(self.evaluations)(model, q, v, tau, dt)
+        return v + dt * found.acceleration, stiffened(model, dt, law(model, found.sense))
 
     def _of_tree(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.algorithms.mean_velocity import Place, evaluations, place
-from dynax.compile.batching import by_samples, trailing
-from dynax.embedding.meanings import Motion, tree_motion
+from dynax.compile.batching import along_moving, by_samples, trailing
+from dynax.embedding.meanings import Motion, accelerations, tree_motion
+from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import skeleton_of
 from dynax.simulate.stepper import acceleration
@@ -58,14 +59,26 @@ def tree(model: Model) -> Model:
     return model if isinstance(model, Model) else skeleton_of(model.tree)
 
 
+def stiffened(model: Model, dt: jax.Array, friction: DryFriction) -> Model:
+    """The model with `dt` times the slopes of its passive forces as armature, and none of these."""
+    slope = tree(model).damping.astype(friction.slope.dtype) + friction.slope
+    nothing = jnp.zeros_like(slope)
+    return model.replace(armature=model.armature + dt * slope, damping=nothing, friction_loss=nothing)
+
+
 def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction) -> Kick:
     """The equation of a step, for dry friction as it has been found."""
-    slope = tree(model).damping.astype(v.dtype) + friction.slope
-    nothing = jnp.zeros_like(slope)
-    stiff = model.replace(armature=model.armature + dt * slope, damping=nothing, friction_loss=nothing)
-    if isinstance(model, Model):
+    motion = None if isinstance(model, Model) else _motion(model, q, v)
+    return _kick(model, motion, v, tau, dt, friction)
+
+
+def _kick(
+    model: Model, motion: Motion | None, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction
+) -> Kick:
+    """`motion`: of the tree where it is not the model itself."""
+    stiff, slope = stiffened(model, dt, friction), tree(model).damping.astype(v.dtype) + friction.slope
+    if motion is None:
         return Kick(stiff, tau - slope * v - friction.force)
-    motion = _motion(model, q, v)
     return Kick(stiff, tau - motion.x.T @ (slope * motion.v + friction.force))
 
 
@@ -80,7 +93,7 @@ def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
 
 def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> DryFriction:
     """What sticks and what slips at the end of a step from `q, v`. Derivatives take that as given."""
-    return law(model, _sense(*lax.stop_gradient((model, q, v, tau, dt))))
+    return law(model, decided(0)(*lax.stop_gradient((model, q, v, tau, dt))).sense)
 
 
 class Stepped(NamedTuple):
@@ -152,30 +165,75 @@ def _creep(model: Model, dtype: jnp.dtype) -> jax.Array:
     return jnp.finfo(dtype).eps ** 0.5 * tree(model).friction_velocity.astype(dtype)
 
 
-@by_samples
-def _sense(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> jax.Array:
-    """The sign of the slip at the end of the step, 0 where it sticks, by guesses until none changes."""
-    loss, creep = tree(model).friction_loss.astype(v.dtype), _creep(model, v.dtype)
+class Decided(NamedTuple):
+    """The acceleration of a step, shape `(nv,)`, and the sign of the slip at its end, 0 where it sticks."""
 
-    def unsettled(state: tuple) -> jax.Array:
-        k, _, _, changed = state
-        return (k < ROUNDS) & jnp.any(changed)
+    acceleration: jax.Array
+    sense: jax.Array
 
-    def guess(state: tuple) -> tuple:
-        k, a, sense, _ = state
-        middle = v + 0.5 * dt * a
-        a = kick(model, q, v, tau, dt, law(model, sense)).acceleration(q, middle)
-        if not isinstance(model, Model):
-            motion = _motion(model, q, middle)
-            end = _motion(model, q, v).v + dt * (motion.x @ a + motion.bias)
-        else:
-            end = v + dt * a
-        reached = slip(end, creep)
-        found = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
-        changed = (found != sense) & (loss > 0)
-        return k + 1, a, jnp.where(changed & (k + 1 == ROUNDS), 0.0, found), changed
 
-    begin = v if isinstance(model, Model) else _motion(model, q, v).v
-    start = 0, jnp.zeros_like(v), slip(begin, creep), loss > 0
-    _, _, sense, _ = lax.while_loop(unsettled, guess, varying_as((model, q, tau, dt), start))
-    return sense
+def _moved(
+    equation: Kick, motion: Motion | None, q: jax.Array, v: jax.Array, a: jax.Array, dt: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The acceleration with the mean velocity that `a` leads to, and the joints' velocities at the end."""
+    model, middle = equation.model, v + 0.5 * dt * a
+    if motion is None:
+        a = equation.acceleration(q, middle)
+        return a, v + dt * a
+    if isinstance(model, EmbeddedModel) and isinstance(model.tree, Model):
+        a, whole = accelerations(model, q, middle, equation.tau)
+        return a, motion.v + dt * whole
+    a = equation.acceleration(q, middle)
+    return a, motion.v + dt * (motion.x @ a + _motion(model, q, middle).bias)
+
+
+@lru_cache
+def decided(count: int) -> Callable[..., Decided]:
+    """The function `(model, q, v, tau, dt)` for trees with loops, embedded ones, and bodies that bend: guesses until
+    none changes, each one forward dynamics, then `count` evaluations with the last one. All is one loop, in which
+    forward dynamics is compiled once; derivatives are those of the evaluations alone."""
+
+    def found(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> Decided:
+        loss, creep = tree(model).friction_loss.astype(v.dtype), _creep(model, v.dtype)
+        motion = None if isinstance(model, Model) else _motion(model, q, v)
+
+        def unfinished(state: tuple) -> jax.Array:
+            _, done, _, _, deciding = state
+            return deciding | (done < count)
+
+        def evaluated(state: tuple) -> tuple:
+            k, done, a, sense, deciding = state
+            equation = _kick(model, motion, v, tau, dt, law(model, sense))
+            a, end = _moved(equation, motion, q, v, a, dt)
+            reached = slip(end, creep)
+            new = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
+            changed = (new != sense) & (loss > 0)
+            new = jnp.where(changed & (k + 1 == ROUNDS), 0.0, new)
+            goes_on = deciding & (k + 1 < ROUNDS) & jnp.any(changed)
+            # The evaluations begin anew, whatever the guesses were.
+            a = jnp.where(deciding & ~goes_on, 0.0, a)
+            return k + 1, jnp.where(deciding, 0, done + 1), a, jnp.where(deciding, new, sense), goes_on
+
+        begin = v if motion is None else motion.v
+        start = 0, 0, jnp.zeros_like(v), slip(begin, creep), jnp.any(loss > 0)
+        _, _, a, sense, _ = lax.while_loop(unfinished, evaluated, varying_as((model, q, tau, dt), start))
+        return Decided(a, sense)
+
+    @by_samples
+    def again(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, sense: jax.Array) -> jax.Array:
+        """The evaluations."""
+        equation = kick(model, q, v, tau, dt, law(model, sense))
+
+        def nearer(a: jax.Array, _) -> tuple[jax.Array, None]:
+            return equation.acceleration(q, v + 0.5 * dt * a), None
+
+        start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
+        return lax.scan(nearer, start, length=count)[0]
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[Decided, Decided]:
+        sense = both(*primals).sense
+        a, da = along_moving(lambda *state: again(*state, sense), primals, tangents)
+        return Decided(a, sense), Decided(da, jnp.zeros_like(sense))
+
+    both = by_samples(found, rule)
+    return both

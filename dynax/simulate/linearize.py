@@ -23,14 +23,13 @@ from jax.typing import ArrayLike
 from dynax.constraints.dynamics import constrained_dynamics
 from dynax.constraints.independent import independent, separable
 from dynax.constraints.residual import rows_at
-from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
+from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.embedding.model import tree_of
 from dynax.linear.matrices import product
 from dynax.linear.pseudo_inverse import known_inverse
 from dynax.model.checks import as_state
 from dynax.model.configuration import configuration_rate, difference, integrate
 from dynax.model.flexible import skeleton_of
-from dynax.routes.forward_dynamics import forward_dynamics
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, AnyTree, closed
 
@@ -95,12 +94,13 @@ def _in_time(model: Any, q: jax.Array, v: jax.Array, tau: jax.Array) -> Lineariz
 
     if closed(model):
 
-        def acceleration(z: jax.Array, dv: jax.Array, force: jax.Array) -> jax.Array:
-            return constrained_dynamics(model, integrate(model, q, z), v + dv, force).a
+        def acceleration(z: jax.Array, dv: jax.Array, force: jax.Array) -> tuple[jax.Array, jax.Array]:
+            a = constrained_dynamics(model, integrate(model, q, z), v + dv, force).a
+            return a, a
 
-        a, by = acceleration(zero, zero, tau), jax.jacfwd(acceleration, argnums=(0, 1, 2))(zero, zero, tau)
+        by, a = jax.jacfwd(acceleration, argnums=(0, 1, 2), has_aux=True)(zero, zero, tau)
     else:
-        a, by = forward_dynamics(model, q, v, tau), forward_dynamics_derivatives(model, q, v, tau)
+        a, by = forward_dynamics_and_derivatives(model, q, v, tau)
     A = jnp.block([[_turning(model, q, v), jnp.eye(nv, dtype=q.dtype)], [by[0], by[1]]])
     B = jnp.concatenate([jnp.zeros((nv, nv), q.dtype), by[2]])
     return _kept(model, q, v, Linearization(A, B, jnp.concatenate([v, a])))
@@ -125,13 +125,13 @@ def _turning(model: Any, q: jax.Array, v: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames=("stepper",))
 def _over_step(model: Any, q, v, tau, dt, *, stepper: str | AbstractStepper) -> Linearization:
     nv, zero = model.nv, jnp.zeros_like(v)
-    after = step(model, q, v, tau, dt, stepper=stepper)
 
-    def ahead(z: jax.Array, dv: jax.Array, force: jax.Array) -> jax.Array:
-        q_next, v_next = step(model, integrate(model, q, z), v + dv, force, dt, stepper=stepper)
-        return jnp.concatenate([difference(model, jax.lax.stop_gradient(after[0]), q_next), v_next])
+    def ahead(z: jax.Array, dv: jax.Array, force: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        q_next, v_next = after = step(model, integrate(model, q, z), v + dv, force, dt, stepper=stepper)
+        return jnp.concatenate([difference(model, jax.lax.stop_gradient(q_next), q_next), v_next]), after
 
-    both = jnp.concatenate(jax.jacfwd(ahead, argnums=(0, 1, 2))(zero, zero, tau), axis=1)
+    slopes, after = jax.jacfwd(ahead, argnums=(0, 1, 2), has_aux=True)(zero, zero, tau)
+    both = jnp.concatenate(slopes, axis=1)
     drift = jnp.concatenate([difference(model, q, after[0]), after[1] - v])
     return _kept(model, q, v, Linearization(both[:, : 2 * nv], both[:, 2 * nv :], drift, dt=dt))
 
