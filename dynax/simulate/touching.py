@@ -111,7 +111,7 @@ class Touching(AbstractStepper):
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
-            chosen = problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, dt)
+            chosen = problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt)
             found = self._after(scene, chosen.problem, dt)
         of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
         impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
@@ -135,7 +135,7 @@ class Touching(AbstractStepper):
         def chosen_of(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
             # The Coriolis forces of the last evaluation are those of the one before.
             free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
-            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, dt)
+            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt)
 
         count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         if not (isinstance(self.gradient, Exact) and closed_form(model) and count):

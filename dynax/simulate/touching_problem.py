@@ -4,21 +4,38 @@ A contact that is apart may close within the step, one that overlaps shall open 
 and one that is hit bounces:
 
     u_hat = -gap / dt        u_hat = -gap / (dt + relaxation)        u_hat = -e n . u, if that is more
+
+Where two bodies turn, normals and speeds at points change within the step, and they may come nearer by more than
+`dt n . u`. What that would be if all went on as before is added to the gap.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing, with_derivatives_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities, times
-from dynax.contact.motion import Placed, candidate_materials, carried, contacts_at, frames_and_rows
+from dynax.contact.motion import (
+    Placed,
+    Touch,
+    candidate_bodies,
+    candidate_materials,
+    carried,
+    contacts_at,
+    frames_and_rows,
+    placed,
+)
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
+from dynax.model.configuration import integrate
+from dynax.simulate.turning import Turning
 
 
 class Chosen(NamedTuple):
@@ -51,15 +68,16 @@ def problem(
     v: jax.Array,
     free: jax.Array,
     inertia: jax.Array,
+    axes: Turning,
     dt: jax.Array,
 ) -> Chosen:
     """What is to be solved, where the velocity without contact is `free`."""
-    touch, ends = contacts_at(scene, at), stops_at(scene, q, at)
+    (touch, bend), ends = _course(scene, q, at, v, axes), stops_at(scene, q, at)
     material, moved = candidate_materials(scene, q.dtype), jnp.asarray(carried(scene), q.dtype)
     rows, crowded = _nearest(touch.gap, numbers.most)
     near, friction, bounce, signs = touch, material.friction, material.restitution, moved
     if rows is not None:
-        near, friction, bounce, signs = jax.tree.map(lambda x: x[rows], (touch, friction, bounce, signs))
+        near, friction, bounce, signs, bend = jax.tree.map(lambda x: x[rows], (touch, friction, bounce, signs, bend))
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = ends.jacobian.astype(q.dtype)
     normals = jnp.concatenate([jacobian[:, 2], stops])
@@ -68,7 +86,8 @@ def problem(
     mobility = jnp.where(mobility > 0, mobility, 1.0)
     gap = jnp.concatenate([near.gap, ends.gap])
     bounce = jnp.concatenate([bounce, stop_materials(scene, q.dtype).restitution])
-    target = _target(gap, bounce, _along(normals, v), _along(normals, free), dt, numbers.relaxation)
+    bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
+    target = _target(gap, bend, bounce, _along(normals, v), _along(normals, free), dt, numbers.relaxation)
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops)
     return Chosen(found, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
@@ -91,8 +110,36 @@ def _along(rows: jax.Array, v: jax.Array) -> jax.Array:
     return _products((), rows, v)
 
 
-def _target(gap, bounce, before, coming, dt, relaxation: float) -> jax.Array:
+class Bend(NamedTuple):
+    """Of the gaps within a step that goes on as before, shape `(k,)` [m]."""
+
+    end: jax.Array
+    """What they are in the end."""
+    most: jax.Array
+    """How much nearer than by `dt n . u` turning may bring shapes; more is another edge or face."""
+
+
+def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning) -> tuple[Touch, Bend]:
+    """Where shapes touch, and how gaps of two bodies that move bend. On what is at rest they do so by little, where
+    shapes are convex, and are not asked."""
+    bodies = candidate_bodies(scene)
+    both = np.all([x >= 0 for x in bodies], axis=0)
+    if not both.any():
+        touch = contacts_at(scene, at)
+        return touch, Bend(touch.gap, jnp.zeros_like(touch.gap))
+    later = placed(scene, integrate(scene.model, q, axes.dt * axes.screw(v)))
+    # Side by side they are one program.
+    courses = jax.vmap(partial(contacts_at, scene))(jax.tree.map(lambda *x: jnp.stack(x), at, later))
+    touch, end = jax.tree.map(lambda x: x[0], courses), courses.gap[1]
+    turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
+    arms = sum(jnp.sum(jnp.abs(touch.point - at.origin[body]), axis=1) for body in bodies)
+    return touch, Bend(end, jnp.where(both, sum(turns[body] for body in bodies) * arms, 0.0))
+
+
+def _target(gap, bend: Sequence, bounce, before, coming, dt, relaxation: float) -> jax.Array:
     """The velocities at which there is no force, shape `(k, 3)`, of normal velocities before and without contact."""
-    apart = -gap / (dt + jnp.where(gap < 0, relaxation, 0.0))
+    end, most = bend
+    nearer = jnp.clip(gap + dt * before - end, 0.0, most)
+    apart = nearer / dt - gap / (dt + jnp.where(gap < 0, relaxation, 0.0))
     hit = lax.stop_gradient((gap + dt * coming < 0) & (before < 0) & (bounce > 0))
     return along_normals(jnp.where(hit, jnp.maximum(apart, -bounce * before), apart))

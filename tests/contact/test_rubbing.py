@@ -9,6 +9,7 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
+from dynax.contact.rubbing import Held, begun, rubbing_dynamics
 from dynax.simulate import run_scene
 from dynax.simulate.sets import SceneStatus
 
@@ -245,6 +246,27 @@ def test_rod_that_friction_presses_in():
     assert np.all(below.active[-1] == np.array([True, False]))
     assert above.status == SceneStatus.JAMMED
     assert np.all(np.isfinite(above.q))
+
+
+@pytest.mark.spec("T15")
+def test_critical_friction_of_a_rod():
+    """Of the rod at 63.4349 degrees it is 4/3: the force that keeps the foot out is that of a smooth foot, divided by
+    `1 - mu / critical`, and at the critical value no force does."""
+    length, cosine, sine = 1.0, np.sqrt(0.2), np.sqrt(0.8)
+    feet = 0.5 * length * jnp.array([[cosine, 0.0, -sine], [-cosine, 0.0, 3 * sine]])
+    q, v = jnp.array([0.0, 0.5 * length * sine, 0.0]), jnp.array([1.0, 0.0, 0.0])
+    first = jnp.array([True, False])
+
+    @jax.jit
+    def rubbed(friction):
+        scene = two_feet(friction, FLAT, feet, length**2 / 12)
+        held = begun(scene, q, v, Held.none(2, q.dtype)._replace(current=first, active=first))
+        return rubbing_dynamics(scene, q, v, jnp.zeros(3), held)
+
+    near, far = rubbed(1.0), rubbed(1.3)
+    close(1.3 - far.hold[0] * 0.3 / (far.hold[0] - near.hold[0]), 4 / 3, 1e-9)
+    close(rubbed(4 / 3).hold[0], 0.0, 1e-9)
+    close(far.forces[0], G / (1 + 3 * cosine**2) / (1 - 1.3 * 3 / 4), 1e-9 * G)
 
 
 def in_space(friction, gravity):
