@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dynax import sweep
 from dynax.algorithms.coriolis import coriolis_matrix
@@ -48,8 +49,10 @@ from dynax.embedding.coefficients import dense, expanded, plan_of
 from dynax.embedding.dynamics import at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable
+from dynax.joints.base import AbstractJoint
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
+    bracket_rows,
     configuration_rate,
     difference,
     integrate,
@@ -289,6 +292,21 @@ def _(model, q0, q1):
 def _(model, q, v):
     x = factors(model, rows_at(model.tree, q))[1]
     return rate_rows(model.tree, q, expanded(plan_of(model.tree, model.embedding), x, v))
+
+
+@extend(bracket_rows, EmbeddedModel)
+def _(model, a, b):
+    tree, independent = model.tree, np.array(model.independent, int)
+    owners = tree.topology.body_of_velocity
+    # The other freedoms of a joint that follows in part would have to move as they do.
+    for body in set(owners[independent]) & set(np.delete(owners, independent)):
+        if type(tree.joints[body]).bracket is not AbstractJoint.bracket:
+            raise ValueError(
+                f"joint {tree.joint_names[body]!r} of model {model.name!r} is independent in part, so that its "
+                "velocities have no bracket of their own; pass `independent=` to dx.embed, so that it follows"
+            )
+    whole = (jnp.zeros((tree.nv, *x.shape[1:]), x.dtype).at[independent].set(x) for x in (a, b))
+    return sweep.take_rows(bracket_rows(tree, *whole), independent)
 
 
 @extend(normalize, EmbeddedModel)

@@ -12,13 +12,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from dynax.compile.batching import trailing
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
+from dynax.derivatives.variations import within_joints
 from dynax.linear.matrices import product
 from dynax.model import Model
-from dynax.model.configuration import bracket_rows, difference, integrate, rate_rows
+from dynax.model.configuration import bracket_rows, difference, difference_rows, integrate, integrate_rows, rate_rows
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.simulate.rollout import step
@@ -213,11 +216,34 @@ def _by_directions(
     return c, J, jax.hessian(pull)(jnp.zeros(plant.ndx + plant.nu, x.dtype))
 
 
+@trailing
+def _landed(model: Model, q: jax.Array, w: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`difference(after, integrate(q, w))`, shape `(nv, *batch)`, and how it changes within each joint: along the `k`
+    freedoms of the joint and with its `k` entries of `w`, shape `(nv, 2 k, *batch)`."""
+    own, nv = _within(model), model.nv
+    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(q.dtype)
+    ways = np.concatenate([np.pad(units, ((0, 0), (0, nv))), np.pad(units, ((0, 0), (nv, 0)))])
+
+    def along(way: jax.Array) -> tuple[jax.Array, jax.Array]:
+        dq, dw = (jnp.broadcast_to(d.reshape(nv, *(1 for _ in w.shape[1:])), w.shape) for d in jnp.split(way, 2))
+        landing = lambda q, w: difference_rows(model, after, integrate_rows(model, q, w))  # noqa: E731
+        return jax.jvp(landing, (q, w), (rate_rows(model, q, dq), dw))
+
+    return jax.vmap(along, out_axes=(None, 1))(jnp.asarray(ways))
+
+
+def _within(model: Model) -> np.ndarray:
+    """Which freedom of its joint each is, shape `(nv,)`."""
+    t = model.topology
+    return np.arange(t.nv) - t.v_start[:-1][t.body_of_velocity]
+
+
 def _of_euler(
     plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array, costate: jax.Array | None
 ) -> Linearized:
-    """Around `a` only what `integrate` does is differentiated direction by direction: `jacfwd` of the step would
-    multiply the Jacobian of `a` with all unit vectors (panda, 25,600 knots: two thirds of the time).
+    """Around `a` what `integrate` does stays within joints: no direction is followed but those of one joint, and
+    `jacfwd` of the step would multiply the Jacobian of `a` with all unit vectors (panda, 25,600 knots: two thirds of
+    the time).
 
     With `w = dv + dt da`, on which all but `dq` depends, the curvature is that of what `integrate` does along the rates
     of `(dq, w)`, and that of `a` along its weights, `dt` times the slope by `w`.
@@ -230,17 +256,19 @@ def _of_euler(
     eye = jnp.eye(nv, dtype=x.dtype)
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
     later = v + dt * a
-
-    def ahead(q: jax.Array, v: jax.Array) -> jax.Array:
-        return jnp.concatenate([difference(model, after[:nq], integrate(model, q, dt * v)), v - after[nq:]])
-
-    turned = jnp.pad(plant._turns(q), ((0, 0), (0, nv + nu)))
-    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (q, later), z), in_axes=1, out_axes=(None, 1))(turned, rates)
+    landed, turns = _landed(model, q, dt * later, after[:nq])
+    width = turns.shape[1] // 2
+    first = np.arange(nv) - _within(model)
+    moved = jnp.pad(within_joints(model, turns[:, :width]), ((0, 0), (0, nv + nu)))
+    for k in range(width):
+        moved = moved + dt * turns[:, width + k, None] * rates[np.minimum(first + k, nv - 1)]
+    c, J = jnp.concatenate([landed, later - after[nq:]]), jnp.concatenate([moved, rates])
     if costate is None:
         return c, J, None
 
     def pull(z: jax.Array) -> jax.Array:
-        return jnp.sum(costate * ahead(integrate(model, q, z[:nv]), later + z[nv:]))
+        place, speed = integrate(model, q, z[:nv]), later + z[nv:]
+        return jnp.sum(costate * plant.difference(after, jnp.concatenate([integrate(model, place, dt * speed), speed])))
 
     both = jnp.concatenate([jnp.eye(nv, 2 * nv + nu, dtype=x.dtype), rates])
     still = jnp.zeros(2 * nv, x.dtype)

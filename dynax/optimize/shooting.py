@@ -27,11 +27,10 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import trailing
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
-from dynax.optimize.lqr import LQ, SIDE_BY_SIDE, Descent, descended, descent
+from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
 from dynax.optimize.plant import directions, linearized, rates
 from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, value
 from dynax.optimize.result import History, Result, Status
@@ -47,9 +46,7 @@ ENOUGH = 0.5
 GROWTH, HEAVIEST = 10.0, 1e10
 
 
-@partial(trailing, tile=SIDE_BY_SIDE)
-def _boxed_descent(_: Any, lq: LQ, limits: tuple[jax.Array, jax.Array]) -> Descent:
-    return descended(lq, boxed, limits)
+_boxed_descent = side_by_side(lambda lq, limits: descended(lq, boxed, limits))
 
 
 class State(NamedTuple):
@@ -323,7 +320,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     if problem.limits is None:
         policy = descent(eased)
     else:
-        policy = _boxed_descent((), eased, tuple(limit - s.u for limit in problem.limits))
+        policy = _boxed_descent(eased, tuple(limit - s.u for limit in problem.limits))
     costates = jnp.concatenate([policy.first[None], policy.multipliers])
     # Where it comes to rest the point stays, and these slopes are those of the Lagrangian with the new multipliers.
     residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(policy.by_x), lq.r + policy.by_u)

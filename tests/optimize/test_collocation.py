@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from optimize.standard import cart_pole, converged, near, pendulum, runge_kutta, single
+from optimize.test_inverse_plant import four_bar_with_an_arm
 
 import dynax as dx
 from dynax import optimize as o
@@ -275,6 +276,72 @@ def test_the_final_time_is_chosen(method):
     result = converged(o.solve(pressed, *start, second_order=True, penalty=1e3))
     near(o.nodes(pressed, result).time[-1], 1.8, 1e-7)
     near(result.cost, c * 1.8 + 12.0 * k / 1.8**3, 1e-6)
+
+
+def geared() -> tuple[dx.EmbeddedModel, dx.Model]:
+    """A pendulum whose rotor stands in a gear, embedded, and the same with an armature."""
+    rod = dx.SpatialInertia(1.0, (0.3, 0.0, 0.0), (0.1, 0.1, 0.2))
+    wheel = dx.SpatialInertia(0.0, np.zeros(3), np.diag([0.0, 0.01, 0.0]))
+    builder = dx.ModelBuilder().body("link", joint=dx.Revolute((0, 1, 0)), inertia=rod)
+    builder.body("rotor", joint=dx.Revolute((0, 1, 0)), inertia=wheel).gear("rotor_joint", "link_joint", ratio=-6.0)
+    plain = dx.ModelBuilder().body("link", joint=dx.Revolute((0, 1, 0)), inertia=rod, armature=0.36)
+    return dx.embed(builder.build(), independent=["link_joint"]), plain.build()
+
+
+@pytest.mark.slow
+def test_a_gear_that_is_embedded():
+    """The optimum is that of the armature."""
+
+    def lifted(model) -> o.Result:
+        N, n = 8, model.nq
+        problem = o.collocation(
+            o.plant(model),
+            jnp.zeros(n + 1),
+            jnp.full(N, 0.1),
+            method="midpoint",
+            costs=[o.residual(lambda x, u, p: u, 2.0)],
+            end_constraints=[o.equality(lambda x, p: jnp.stack([x[0] - 1.0, x[-1]]))],
+        )
+        guess = o.guess(problem, jnp.zeros((N + 1, n + 1)), jnp.zeros((N + 1, 1)))
+        return converged(jax.jit(lambda: o.solve(problem, *guess))())
+
+    found, expected = map(lifted, geared())
+    near(found.cost, expected.cost, 1e-10)
+    near(found.states[:, [0, 2]], expected.states[:, :2], 1e-8)
+    near(found.states[:, 1], -6.0 * found.states[:, 0], 1e-12)
+
+
+@pytest.mark.slow
+def test_an_interval_of_a_four_bar():
+    """Loops are closed where it ends, and what that is off falls with the fifth power of its length."""
+    model, q = four_bar_with_an_arm()
+    x, u = jnp.concatenate([q, jnp.array([1.5, -2.0])]), jnp.array([4.0, -3.0])
+    problem = o.collocation(o.plant(model), x, jnp.full(1, 0.01), costs=[o.residual(lambda x, u, p: u)])
+
+    @jax.jit
+    @jax.vmap
+    def ends(h):
+        found = problem.plant.step(jnp.concatenate([x, u]), jnp.concatenate([u, u]), (None, h), h)[:6]
+        steps = dx.rollout(model, q, x[4:], jnp.broadcast_to(u, (20, 2)), h / 20, stepper="rk4")
+        return found, jnp.concatenate([steps.q[-1], steps.v[-1]]), dx.constraint_residual(model.tree, found[:4])
+
+    found, expected, loop = ends(jnp.array([0.01, 0.005]))
+    assert np.max(np.abs(loop)) < 1e-10
+    long, short = np.max(np.abs(found - expected), axis=1)
+    assert long < 1e-5
+    assert long / short > 28.0  # 32 in the limit, or more where terms of higher order add
+
+
+@pytest.mark.slow
+def test_a_joint_that_leads_in_part_is_named():
+    pin, ball = dx.Revolute((0, 0, 1)), dx.Spherical()
+    rod = dx.SpatialInertia(1.0, (0.5, 0.0, 0.0), (0.1, 0.1, 0.1))
+    builder = dx.ModelBuilder().body("ball", joint=ball, inertia=rod)
+    ends = {"predecessor_placement": dx.Transform(), "successor_placement": dx.Transform()}
+    builder.loop("about z", predecessor="world", successor="ball", joint=pin, **ends)
+    model = dx.embed(builder.build())
+    with pytest.raises(ValueError, match=r"joint 'ball_joint' of model .* is independent in part"):
+        o.collocation(o.plant(model), jnp.concatenate([dx.neutral(model), jnp.zeros(1)]), jnp.full(2, 0.1))
 
 
 @pytest.mark.parametrize("form", ["trapezoid", "separated"])

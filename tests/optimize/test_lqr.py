@@ -51,7 +51,7 @@ def assert_near(found, expected, tolerance):
 
 
 CASES = [
-    *((size, None, False) for size in ((1, 1, 1), (7, 3, 2), (12, 14, 7), (100, 4, 1))),
+    *((size, None, False) for size in ((1, 1, 1), (7, 3, 2), (12, 14, 7), (100, 4, 1), (3, 26, 13))),
     *(((7, 3, 2), dual, parallel) for dual, parallel in ((0.3, False), (None, True), (0.3, True))),
 ]
 
