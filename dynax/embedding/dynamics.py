@@ -167,18 +167,11 @@ class Moving(NamedTuple):
     """As in `State`."""
 
 
-def motion_of(
-    model: Model | FlexibleModel, q: jax.Array, v: jax.Array, embedding: Embedding, chart: Chart | None = None
-) -> Moving:
+@for_models
+def motion_of(model: Model, q: jax.Array, v: jax.Array, embedding: Embedding, chart: Chart | None = None) -> Moving:
     """From embedded velocities."""
-    if isinstance(model, Model):
-        found = in_motion(model, q, v, plan_of(model, embedding), chart, "levels")
-        return Moving(found.coordinates, found.v, found.drift)
-    c = coordinates(rows_at(model, q), plan_of(model, embedding), chart)
-    whole = tree_velocity(model, q, c, v)
-    bias = rows_at(model, q, whole).bias
-    assert bias is not None
-    return Moving(c, whole, dependents(c.plan, c.elimination, bias))
+    found = in_motion(model, q, v, plan_of(model, embedding), chart, "levels")
+    return Moving(found.coordinates, found.v, found.drift)
 
 
 def in_motion(model: Model, q: jax.Array, v: jax.Array, p: NodePlan, chart: Chart | None, execution: str) -> State:
@@ -197,37 +190,82 @@ def in_motion(model: Model, q: jax.Array, v: jax.Array, p: NodePlan, chart: Char
     return State(c, spot, s, kin, whole, dependents(c.plan, c.elimination, bias))
 
 
+class Resisted(NamedTuple):
+    """Forces `force + slope u` against the joints of the tree, for the velocities `u` that these have at the embedded
+    `v`: in a step, those of its beginning, whatever the velocity at which accelerations are asked for."""
+
+    v: jax.Array
+    slope: jax.Array
+    """Shape `(tree nv,)`."""
+    force: jax.Array
+
+    def against(self, p: NodePlan, x: jax.Array, whole: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The forces, and `u`, where the tree moves by `whole` at the embedded `v`."""
+        u = whole + expanded(p, x, self.v - v)
+        return self.force + self.slope * u, u
+
+
 @for_models
 def solved(
     model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
 ) -> tuple[jax.Array, Factor]:
     """Embedded accelerations and the factor of the mass matrix, for trailing batch axes; `q` is the tree's
     configuration, `v` and `tau` are embedded."""
-    a, factor, _ = moved_by(model, q, v, tau, external, embedding, execution, chart)
-    return a, factor
+    found = moved_by(model, q, v, tau, external, embedding, execution, chart)
+    return found.a, found.factor
+
+
+class MovedBy(NamedTuple):
+    """What forces do to an embedded model."""
+
+    a: jax.Array
+    factor: Factor
+    whole: jax.Array
+    """The accelerations of the tree, `X a + Xdot v`."""
+    u: jax.Array
+    """The velocities of the tree that resistance is against; without any, those of the motion."""
 
 
 def moved_by(
-    model: Model, q, v, tau, external, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
-) -> tuple[jax.Array, Factor, jax.Array]:
-    """What `solved` finds, and the accelerations of the tree, `X a + Xdot v`."""
+    model: Model,
+    q,
+    v,
+    tau,
+    external,
+    embedding: Embedding,
+    execution: str = "levels",
+    chart: Chart | None = None,
+    resisted: Resisted | None = None,
+) -> MovedBy:
+    """Forward dynamics, for trailing batch axes."""
     c, spot, s, kin, whole, drift = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
     moving, tree = placed(model, spot.setup, spot.kin, c.plan.rows, c.x, spot.inertias)
     rows = c.plan.rows
     forces = s.layout.body_order(net_forces(s, kin, spot.inertias, external))
     along = pick(drift, rows.path)
     bias = jax.tree.map(lambda a: summed(a * along, 2), moving)
-    needed = passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift
+    needed, u = passive_force(model, q, whole) + per_velocity(model.armature, drift) * drift, whole
+    if resisted is not None:
+        against, u = resisted.against(c.plan, c.x, whole, v)
+        needed = needed + against
     rest = tau - reduced(c.plan, c.x, needed if chart is None else needed - chart.force)
     on_bases = take_rows(forces, np.array(rows.tree.bases, dtype=int))
     found = recursion(tree, Load(pick(forces, rows.body), bias=bias), on_bases, rest)
     factor = Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)
-    return found.a, factor, drift + expanded(c.plan, c.x, found.a)
+    return MovedBy(found.a, factor, drift + expanded(c.plan, c.x, found.a), u)
 
 
 @for_models
 def inverse(
-    model: Model, q, v, a, external, embedding: Embedding, chart: Chart | None = None, execution: str = "automatic"
+    model: Model,
+    q,
+    v,
+    a,
+    external,
+    embedding: Embedding,
+    chart: Chart | None = None,
+    execution: str = "automatic",
+    resisted: Resisted | None = None,
 ) -> jax.Array:
     """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
     c, spot, s, kin, tree_v, drift = in_motion(model, q, v, plan_of(model, embedding), chart, execution)
@@ -237,4 +275,6 @@ def inverse(
     forces = transmitted(s, kin, net_forces(s, kin, spot.inertias, external))
     needed = project(model, s, kin, forces) + passive_force(model, q, tree_v)
     needed = needed + per_velocity(model.armature, whole) * whole
+    if resisted is not None:
+        needed = needed + resisted.against(c.plan, c.x, tree_v, v)[0]
     return reduced(c.plan, c.x, needed if chart is None else needed - chart.force)

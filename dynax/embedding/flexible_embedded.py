@@ -24,6 +24,7 @@ from dynax.algorithms.articulated import Tree, recursion
 from dynax.algorithms.factor import Factor
 from dynax.bodies.flexible import Modal
 from dynax.bodies.node import Node
+from dynax.constraints.residual import rows_at
 from dynax.embedding.coefficients import (
     Chart,
     Embedding,
@@ -35,7 +36,7 @@ from dynax.embedding.coefficients import (
     reduced,
 )
 from dynax.embedding.coefficients import expanded as expanded_tree
-from dynax.embedding.dynamics import Place, coordinates, inverse, motion_of, placed, solved, tree_velocity
+from dynax.embedding.dynamics import Moving, Place, coordinates, inverse, motion_of, placed, solved, tree_velocity
 from dynax.embedding.dynamics import at as place_at
 from dynax.embedding.flexible import (
     State,
@@ -119,6 +120,15 @@ def _(model, q, embedding, execution="levels", chart: Chart | None = None) -> Pl
     c = coordinates(rows_of(model, at, s, kin, q, None), p, chart)
     b = in_nodes(model.skeleton.structure, embedding, execution)
     return Place(c, *nodes_of(model, at, s, kin, p, c.x, b))
+
+
+@extend(motion_of, FlexibleModel)
+def _(model, q, v, embedding, chart: Chart | None = None) -> Moving:
+    c = coordinates(rows_at(model, q), plan_of(model, embedding), chart)
+    whole = tree_velocity(model, q, c, v)
+    bias = rows_at(model, q, whole).bias
+    assert bias is not None
+    return Moving(c, whole, dependents(c.plan, c.elimination, bias))
 
 
 @extend(solved, FlexibleModel)

@@ -6,7 +6,7 @@ of the mass matrix and its factor run over the aggregated nodes.
 
 from __future__ import annotations
 
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 import jax
@@ -44,11 +44,12 @@ from dynax.derivatives.forward_dynamics import (
     forward_dynamics_derivatives,
 )
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
+from dynax.derivatives.rule import full
 from dynax.embedding.closing import closing, displaced
 from dynax.embedding.coefficients import dense, expanded, plan_of
-from dynax.embedding.dynamics import at, inverse, motion_of, moved_by, solved
+from dynax.embedding.dynamics import MovedBy, Resisted, at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
-from dynax.embedding.rule import differentiable
+from dynax.embedding.rule import differentiable, known_solution
 from dynax.joints.base import AbstractJoint
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
@@ -202,11 +203,24 @@ _FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
 _FORWARD["automatic"] = _FORWARD["levels"]
 
 
+def _moved_by(model: EmbeddedModel, q, v, tau, resisted: Resisted) -> MovedBy:
+    return moved_by(model.tree, q, v, tau, None, model.embedding, chart=model.chart, resisted=resisted)
+
+
 @batch_last
-def accelerations(model: EmbeddedModel, q, v, tau) -> tuple[jax.Array, jax.Array]:
-    """Of the independent freedoms, and of all joints of a rigid tree."""
-    a, _, whole = moved_by(model.tree, q, v, tau, None, model.embedding, chart=model.chart)
-    return a, whole
+def resisted_motion(model: EmbeddedModel, q, v, tau, resisted: Resisted) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Accelerations of the independent freedoms, and of all joints of a rigid tree, and the velocities of these that
+    are resisted."""
+    found = _moved_by(model, q, v, tau, resisted)
+    return found.a, found.whole, found.u
+
+
+def _needed_against(model: EmbeddedModel, q, v, a, resisted: Resisted) -> jax.Array:
+    return inverse(model.tree, q, v, a, None, model.embedding, model.chart, resisted=resisted)
+
+
+resisted_solution = known_solution(_needed_against)
+"""The first of these with its derivatives, once it is found: `(model, q, v, tau, resisted, a, factor)`."""
 
 
 @extend(forward_dynamics, EmbeddedModel)
@@ -223,6 +237,12 @@ def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
 @extend(factorize, EmbeddedModel)
 def _(model, q):
     return factorized(at(model.tree, q, model.embedding, chart=model.chart).tree)
+
+
+@batch_last
+def mass_factor(model: EmbeddedModel, q: jax.Array) -> Factor:
+    """The factor for plain `vmap`."""
+    return jax.tree.map(partial(full, batch=q.shape[1:]), factorize(model, q))
 
 
 # All that is made of the factor alone is the same function.

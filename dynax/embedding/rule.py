@@ -57,6 +57,18 @@ def differentiable(solved: Callable[..., tuple[jax.Array, Factor]], inverse: Cal
     return jax.jit(trailing(forward, rule))
 
 
+def known_solution(inverse: Callable[..., jax.Array]) -> Callable:
+    """`a`, as a function `(model, q, v, tau, external, a, factor)` with the derivatives of forward dynamics, which has
+    found it with the factor; of these two none are taken."""
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        a = solution_of(*primals)  # and not the one given, so that second derivatives know it
+        return a, _tangent_of(primals[:5], tangents[:5], Found(a, primals[6]), inverse)
+
+    solution_of = trailing(lambda model, q, v, tau, external, a, factor: a, rule)
+    return solution_of
+
+
 def _tangent_of(primals: tuple, tangents: tuple, found: Found, inverse: Callable[..., jax.Array]) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals

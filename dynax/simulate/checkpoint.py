@@ -17,8 +17,9 @@ import jax.numpy as jnp
 
 from dynax.derivatives.implicit import KEPT
 
-ONE_LEVEL = 128
-"""Up to this many steps the states between them are kept: a second level costs a third more time and saves little."""
+ONE_LEVEL = 1024
+"""Up to this many steps the states between them are kept, which are few beside what one step needs: a second level
+costs a third more time, and one more copy of the step to compile."""
 
 
 def checkpointed_scan(step: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from dynax.derivatives.implicit import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate
-from dynax.simulate.friction import Kick, Stepped, decided, kick, law, stepped, stiffened
+from dynax.simulate.friction import Stepped, decided, kick, law, stepped, stiffened
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 
 
@@ -52,7 +52,7 @@ class SemiImplicitEuler(AbstractStepper):
         if isinstance(model, Model) and not model.constrained:
             return self._of_tree(model, q, v, tau, dt)
         found = decided(self.evaluations)(model, q, v, tau, dt)
-        return v + dt * found.acceleration, stiffened(model, dt, law(model, found.sense))
+        return v + dt * found.accelerations[-1], stiffened(model, dt, law(model, found.sense))
 
     def _of_tree(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
@@ -63,12 +63,13 @@ class SemiImplicitEuler(AbstractStepper):
 
     def evaluated(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
-    ) -> tuple[Kick, jax.Array]:
-        """The equation of the step of a tree, and its solutions in all evaluations, shape `(evaluations, nv)`, with one
-        factor for all; these without derivatives."""
+    ) -> tuple[tuple[Model, jax.Array], jax.Array]:
+        """The model and the forces of the step of a tree, and the solutions in all evaluations, shape
+        `(evaluations, nv)`, with one factor for all; these without derivatives."""
         found = stepped(self.evaluations)(*lax.stop_gradient((model, q, v, tau, dt)))
         found = Stepped(*(checkpoint_name(x, KEPT) for x in found))
-        return kick(model, q, v, tau, dt, law(model, found.sense)), found.accelerations
+        equation = kick(model, q, v, tau, dt, law(model, found.sense))
+        return (equation.model, equation.tau), found.accelerations
 
 
 @dataclass(frozen=True)

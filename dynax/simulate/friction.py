@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.mean_velocity import Place, evaluations, place
 from dynax.compile.batching import along_moving, by_samples, trailing
-from dynax.embedding.meanings import Motion, accelerations, tree_motion
+from dynax.derivatives.implicit import KEPT
+from dynax.embedding.dynamics import Resisted
+from dynax.embedding.meanings import Motion, mass_factor, resisted_motion, resisted_solution, tree_motion
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import skeleton_of
@@ -48,10 +51,20 @@ class Kick(NamedTuple):
 
     model: Model
     tau: jax.Array
+    resisted: Resisted | None = None
+    """Of embedded rigid trees, which know the velocities of their joints as they find accelerations."""
 
     def acceleration(self, q: jax.Array, v: jax.Array) -> jax.Array:
         """Where the terms that are quadratic in velocity are those of `v`."""
+        assert self.resisted is None
         return acceleration(self.model, q, v, self.tau)
+
+    def solution(self, q: jax.Array) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        """The function `(v, a)` for `a` found before, with its derivatives."""
+        if self.resisted is None:
+            return lambda v, a: self.acceleration(q, v)
+        factor = lax.stop_gradient(mass_factor(*lax.stop_gradient((self.model, q))))
+        return lambda v, a: resisted_solution(self.model, q, v, self.tau, self.resisted, a, factor)
 
 
 def tree(model: Model) -> Model:
@@ -68,22 +81,29 @@ def stiffened(model: Model, dt: jax.Array, friction: DryFriction) -> Model:
 
 def kick(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction) -> Kick:
     """The equation of a step, for dry friction as it has been found."""
-    motion = None if isinstance(model, Model) else _motion(model, q, v)
-    return _kick(model, motion, v, tau, dt, friction)
+    return _kick(model, _motion(model, q, v), v, tau, dt, friction)
 
 
 def _kick(
     model: Model, motion: Motion | None, v: jax.Array, tau: jax.Array, dt: jax.Array, friction: DryFriction
 ) -> Kick:
-    """`motion`: of the tree where it is not the model itself."""
+    """`motion`: of the tree where it is found apart."""
     stiff, slope = stiffened(model, dt, friction), tree(model).damping.astype(v.dtype) + friction.slope
+    if _of_rigid_tree(model):
+        return Kick(stiff, tau, Resisted(v, slope, friction.force))
     if motion is None:
         return Kick(stiff, tau - slope * v - friction.force)
     return Kick(stiff, tau - motion.x.T @ (slope * motion.v + friction.force))
 
 
-def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
-    """That of the tree whose joints have damping and friction."""
+def _of_rigid_tree(model: Any) -> bool:
+    return isinstance(model, EmbeddedModel) and isinstance(model.tree, Model)
+
+
+def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion | None:
+    """That of the tree whose joints have damping and friction, where it must be found apart."""
+    if isinstance(model, Model) or _of_rigid_tree(model):
+        return None
     found = tree_motion(model, q, v)
     if isinstance(model.tree, Model):
         return found
@@ -166,25 +186,28 @@ def _creep(model: Model, dtype: jnp.dtype) -> jax.Array:
 
 
 class Decided(NamedTuple):
-    """The acceleration of a step, shape `(nv,)`, and the sign of the slip at its end, 0 where it sticks."""
+    """The accelerations of all evaluations, shape `(count, nv)`, and the sign of the slip at the end of the step, 0
+    where it sticks."""
 
-    acceleration: jax.Array
+    accelerations: jax.Array
     sense: jax.Array
 
 
 def _moved(
     equation: Kick, motion: Motion | None, q: jax.Array, v: jax.Array, a: jax.Array, dt: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """The acceleration with the mean velocity that `a` leads to, and the joints' velocities at the end."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The acceleration with the mean velocity that `a` leads to, and the joints' velocities at the beginning and at the
+    end."""
     model, middle = equation.model, v + 0.5 * dt * a
-    if motion is None:
-        a = equation.acceleration(q, middle)
-        return a, v + dt * a
-    if isinstance(model, EmbeddedModel) and isinstance(model.tree, Model):
-        a, whole = accelerations(model, q, middle, equation.tau)
-        return a, motion.v + dt * whole
+    if equation.resisted is not None:
+        a, whole, begin = resisted_motion(model, q, middle, equation.tau, equation.resisted)
+        return a, begin, begin + dt * whole
     a = equation.acceleration(q, middle)
-    return a, motion.v + dt * (motion.x @ a + _motion(model, q, middle).bias)
+    if motion is None:
+        return a, v, v + dt * a
+    later = _motion(model, q, middle)
+    assert later is not None
+    return a, motion.v, motion.v + dt * (motion.x @ a + later.bias)
 
 
 @lru_cache
@@ -195,45 +218,57 @@ def decided(count: int) -> Callable[..., Decided]:
 
     def found(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> Decided:
         loss, creep = tree(model).friction_loss.astype(v.dtype), _creep(model, v.dtype)
-        motion = None if isinstance(model, Model) else _motion(model, q, v)
+        motion = _motion(model, q, v)
 
         def unfinished(state: tuple) -> jax.Array:
-            _, done, _, _, deciding = state
+            _, done, _, _, _, deciding = state
             return deciding | (done < count)
 
         def evaluated(state: tuple) -> tuple:
-            k, done, a, sense, deciding = state
+            k, done, a, known, sense, deciding = state
             equation = _kick(model, motion, v, tau, dt, law(model, sense))
-            a, end = _moved(equation, motion, q, v, a, dt)
+            a, begin, end = _moved(equation, motion, q, v, a, dt)
             reached = slip(end, creep)
             new = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
             changed = (new != sense) & (loss > 0)
             new = jnp.where(changed & (k + 1 == ROUNDS), 0.0, new)
-            goes_on = deciding & (k + 1 < ROUNDS) & jnp.any(changed)
-            # The evaluations begin anew, whatever the guesses were.
-            a = jnp.where(deciding & ~goes_on, 0.0, a)
-            return k + 1, jnp.where(deciding, 0, done + 1), a, jnp.where(deciding, new, sense), goes_on
+            # The first is to know which way the joints move, from where the guesses begin.
+            looking = k < 0
+            new = jnp.where(looking, slip(begin, creep), new)
+            goes_on = deciding & (looking | ((k + 1 < ROUNDS) & jnp.any(changed)))
+            # The evaluations begin anew, whatever the guesses were. One that holds at once is the first of them.
+            counts = ~deciding | (~goes_on & (k == 0))
+            known = jnp.where(counts, jnp.concatenate([known, a[None]])[1:], known)
+            a = jnp.where(counts | (goes_on & ~looking), a, 0.0)
+            return k + 1, done + counts, a, known, jnp.where(deciding, new, sense), goes_on
 
-        begin = v if motion is None else motion.v
-        start = 0, 0, jnp.zeros_like(v), slip(begin, creep), jnp.any(loss > 0)
-        _, _, a, sense, _ = lax.while_loop(unfinished, evaluated, varying_as((model, q, tau, dt), start))
-        return Decided(a, sense)
+        if _of_rigid_tree(model):
+            first, sense = -1, jnp.zeros_like(loss)
+        else:
+            first, sense = 0, slip(v if motion is None else motion.v, creep)
+        none = jnp.zeros((count, *v.shape), v.dtype)
+        start = first, 0, jnp.zeros_like(v), none, sense, jnp.any(loss > 0)
+        _, _, _, known, sense, _ = lax.while_loop(unfinished, evaluated, varying_as((model, q, tau, dt), start))
+        return Decided(known, sense)
 
     @by_samples
-    def again(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array, sense: jax.Array) -> jax.Array:
-        """The evaluations."""
+    def again(model: Model, q, v, tau, dt, known: jax.Array, sense: jax.Array) -> jax.Array:
+        """The evaluations, which have found `known`."""
         equation = kick(model, q, v, tau, dt, law(model, sense))
 
-        def nearer(a: jax.Array, _) -> tuple[jax.Array, None]:
-            return equation.acceleration(q, v + 0.5 * dt * a), None
+        solution = equation.solution(q)
+
+        def nearer(a: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
+            a = solution(v + 0.5 * dt * a, own)
+            return a, a
 
         start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
-        return lax.scan(nearer, start, length=count)[0]
+        return lax.scan(nearer, start, known)[1]
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Decided, Decided]:
-        sense = both(*primals).sense
-        a, da = along_moving(lambda *state: again(*state, sense), primals, tangents)
-        return Decided(a, sense), Decided(da, jnp.zeros_like(sense))
+        there = Decided(*(checkpoint_name(x, KEPT) for x in both(*primals)))
+        rate = along_moving(lambda *state: again(*state, *there), primals, tangents)[1]
+        return there, Decided(rate, jnp.zeros_like(there.sense))
 
     both = by_samples(found, rule)
     return both

@@ -113,8 +113,8 @@ def rollout(
     - `steps`: T. Needed with a policy; with an array it must be its number of rows.
     - `stepper`: `"semi_implicit"`, `"explicit"`, `"heun"`, `"rk4"`, `"implicit_midpoint"`, `"variational"`, or an
       `AbstractStepper`. The last two of these names take closed loops only if embedded.
-    - `checkpoint`: keep few states for the reverse-mode derivative and compute the others again (two levels of
-      checkpoints, `O(sqrt(T))` memory). It changes no value.
+    - `checkpoint`: for the reverse-mode derivative keep the states between steps and compute the rest again; beyond
+      1,024 steps few of these states (two levels of checkpoints, `O(sqrt(T))` memory). It changes no value.
     - `every`: keep every k-th state, of which T must be a multiple.
     - `memory`: what a policy remembers at the start, a pytree of arrays: an integral of the error, a random key, the
       number of the step. The policy is then `controls(t, q, v, memory) -> (tau, memory)`.
