@@ -19,7 +19,7 @@ from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import by_tiles, even_width, tile_width, width_of_blocks
+from dynax.compile.tiles import NEAR, along_tiles, even_width, width_of_blocks
 
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
@@ -33,12 +33,8 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
     if count is None:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
-    numbers = sum(math.prod(aval.shape[: aval.ndim - len(batch)]) for aval in context.avals_out)
-
     def in_tiles(*leaves: jax.Array) -> list:
-        return tiled(
-            lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, numbers, function.tile
-        )
+        return tiled(lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, function.tile)
 
     if count == 1:
         with on_one_device():
@@ -84,10 +80,9 @@ def tiled(
     structure: Any,
     batch_axes: int,
     leaves: Sequence[jax.Array],
-    results: int,
     width: int | None = None,
 ) -> list[jax.Array]:
-    """`function(leaves)`, of `results` numbers a sample, in one kernel, and tile by tile where the batch is long.
+    """`function(leaves)` in one kernel, and tile by tile where the batch is long.
 
     The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
     cut, and whatever the others hold comes along.
@@ -103,9 +98,9 @@ def tiled(
     alike = _alike(leaves, batch_axes)
     if alike > 1:
         one_axis = [_as_one_axis(x, alike) for x in leaves]
-        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, results, width)
+        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width)
         return [_as_axes(x, batch[-alike:]) for x in flat]
-    width = max(1, (width or _width(structure, leaves, results)) * batch[-1] // max(samples, 1))
+    width = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
     if batch[-1] < 2 * width:  # as in a tile of `dx.batch`
         return whole(leaves)
     width = even_width(width, batch[-1])
@@ -117,7 +112,7 @@ def tiled(
         return [jnp.moveaxis(x, -1, 0) for x in whole(own)]
 
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
-    parts = by_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
+    parts = along_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
     return [jnp.moveaxis(x, 0, -1) for x in parts]
 
 
@@ -132,12 +127,12 @@ def _alike(leaves: Sequence[jax.Array], batch_axes: int) -> int:
     return next((k for k, own in enumerate(varying) if own != varying[0]), batch_axes)
 
 
-def _width(structure: Any, leaves: Sequence[jax.Array], results: float) -> int:
+def _width(structure: Any, leaves: Sequence[jax.Array]) -> int:
     tree, *arrays = structure.unflatten(leaves)
+    if not getattr(tree, "rows_of_blocks", False):
+        return NEAR
     configuration = jax.tree.leaves(arrays)[0]
-    if getattr(tree, "rows_of_blocks", False):
-        return width_of_blocks(len(configuration), configuration.dtype.itemsize)
-    return tile_width(len(configuration), results, configuration.dtype.itemsize)
+    return width_of_blocks(len(configuration), configuration.dtype.itemsize)
 
 
 def _as_one_axis(x: jax.Array, count: int) -> jax.Array:

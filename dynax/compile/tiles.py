@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,43 +9,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 # Each of the hundreds of operations of a step takes a fixed time, so that narrower tiles are slower; what is wider
 # leaves the cache (measured on robots of 2 to 127 freedoms).
-WIDEST_TILE = 128
-# Where results are many, as Jacobians. Rows of 1 kB and more fall on few sets of the cache: those of panda's forward
-# dynamics take 2.6 us by 64 samples in float64, 3.3 by 128, 5.0 by 256; in float32 1.3 by 128, 1.7 by 256.
-BYTES_OF_ROW = 512
-# Rows of matrices times samples of a tile, in bytes of a number each: what keeps them in a 1 MB cache.
-BYTES_OF_BLOCKS = 16384
+NEAR = 112
+# Bytes of a configuration of bodies that bend beyond which the matrices of a tile leave a 1 MB cache.
+MOST_BYTES = 1024
 # Samples that fill the widest registers; a loop over any other number ends one sample at a time, up to a third slower.
 LANES = 16
-
-
-def tile_width(rows: int, results: float, size: int) -> int:
-    """How many samples make a tile, for functions of configurations of `rows` numbers of `size` bytes with `results`
-    numbers: fewer where these are many."""
-    return WIDEST_TILE if results <= 4 * rows else min(WIDEST_TILE, BYTES_OF_ROW // size)
+# Rows of a multiple of this many samples fall on few sets of the cache (Jacobians of ANYmal's forward dynamics in
+# float32: 4.0 us by 128, 2.7 to 2.9 by 80, 112, 144), and the compiler writes out loops over 64: half as long again.
+CROWDED = 64
 
 
 def width_of_blocks(rows: int, size: int) -> int:
-    """The same where rows are of matrices, as the modes of bodies that bend, in numbers of `size` bytes: the work on
-    one is large beside the fixed time, so that tiles stay in the cache, however narrow. Ten bodies of 20 modes in
-    float64: 804 us a state by 64 samples, 304 by 16; of 6 in float32: 18.9 by 128, 16.0 by 64."""
-    return LANES * math.ceil(min(WIDEST_TILE, BYTES_OF_BLOCKS / (max(1, rows) * size)) / LANES)
+    """Where rows are of matrices, as the modes of bodies that bend, in numbers of `size` bytes: if they are many the
+    work on one is large beside the fixed time, so that tiles stay in the cache, however narrow. Ten bodies in float64:
+    of 10 modes 15.0 us a state by 80 samples, 16.6 by 16; of 15 40.9 and 37.1; of 20 163 and 114."""
+    return NEAR if rows * size <= MOST_BYTES else LANES
 
 
-def even_width(width: int, size: int) -> int:
-    """A width near `width`, a multiple of `LANES`, for `size` samples: one that divides them if there is any.
+def even_width(near: int, size: int) -> int:
+    """A width near `near` for `size` samples: the one by which the fewest are computed, of these the nearest."""
+    around = (LANES * k for k in range(-(-5 * near // (7 * LANES)), 9 * near // (7 * LANES) + 1))
+    widths = [w for w in around if w % CROWDED] or [LANES]
+    return min(widths, key=lambda w: (-(-size // w) * w, abs(w - near)))
 
-    What is filled up is copied before, and cut off in a copy of all results after: for a Jacobian a fifth of the time.
-    """
-    near = (w * LANES for w in range(-(-width // (2 * LANES)), 3 * width // (2 * LANES) + 1))
-    dividing = [w for w in near if size % w == 0]
-    if dividing:
-        return min(dividing, key=lambda w: abs(math.log(w / width)))
-    equal = -(-size // -(-size // width))  # so that little is filled up
-    return -(-equal // LANES) * LANES
+
+def along_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:
+    """`by_tiles` where no derivative will be asked for: the last tile ends with the last sample, and so computes some
+    of those before it again. Nothing is filled up, and so nothing is copied, whatever the width."""
+    size = jax.tree.leaves(arrays)[0].shape[0]
+
+    def part(start: jax.Array | int) -> Any:
+        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, width), arrays)
+
+    traced, shapes = jax.make_jaxpr(function, return_shape=True)(jax.eval_shape(part, 0))
+
+    def tile(k: jax.Array, results: list[jax.Array]) -> list[jax.Array]:
+        start = jnp.minimum(k * width, size - width)
+        found = jaxpr_as_fun(traced)(*jax.tree.leaves(part(start)))
+        return [lax.dynamic_update_slice_in_dim(all_, own, start, 0) for all_, own in zip(results, found, strict=True)]
+
+    nothing = [lax.empty((size, *x.shape[1:]), x.dtype) for x in jax.tree.leaves(shapes)]
+    return jax.tree.unflatten(jax.tree.structure(shapes), lax.fori_loop(0, -(-size // width), tile, nothing))
 
 
 def by_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:

@@ -13,14 +13,12 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dynax.compile.tiles import LANES, WIDEST_TILE, by_tiles, even_width, tile_width
+from dynax.compile.tiles import LANES, NEAR, by_tiles, even_width
 from dynax.embedding.model import EmbeddedModel
 from dynax.flexible.body import leaf_shapes
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.model.numbers import number_shapes
-
-_MODELS = Model | EmbeddedModel | FlexibleModel
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -34,7 +32,7 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 
     - `fn`: a function of arrays (and pytrees of them). Of a model among the arguments those leaves are batched that
       have a leading batch axis; all others are shared by the samples.
-    - `tile`: samples at a time, on each device; default from the size of the model on a CPU, the whole batch elsewhere.
+    - `tile`: samples at a time, on each device; by default about a hundred on a CPU, the whole batch elsewhere.
     - `sharding`: how the batch axis lies on the devices, if on several; each then computes its own samples, and none
       speaks to another. Default: what the arrays show, else all CPU devices of the process. Arrays show nothing under
       `jax.jit` if the axes of the mesh are of type `Auto`: say it here.
@@ -53,10 +51,9 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
         moving = [leaf for leaf, own in zip(leaves, varied, strict=True) if own]
         size = _length(moving)
         mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in varied])
-        rows = max((arg.nq for arg in args if isinstance(arg, _MODELS)), default=8)
 
         def tiled(*leaves: Any) -> Any:
-            return _tiled(mapped, varied, leaves, tile, rows)
+            return _tiled(mapped, varied, leaves, tile)
 
         placed = sharding or sharding_of(moving) or over_all_cores(moving, size)
         if placed is None:
@@ -109,7 +106,7 @@ def _length(moving: Sequence[Any]) -> int:
     return sizes.pop()
 
 
-def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], tile: int | None, rows: int) -> Any:
+def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], tile: int | None) -> Any:
     """`mapped(*leaves)` by tiles of the samples on this device."""
 
     def with_part(part: Sequence[Any]) -> list:
@@ -118,7 +115,7 @@ def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], til
 
     moving = [leaf for leaf, b in zip(leaves, batched, strict=True) if b]
     size = moving[0].shape[0]
-    width = tile or default_tile(lambda part: mapped(*with_part(part)), moving, rows, size)
+    width = tile or default_tile(size)
     if width >= size:
         return mapped(*leaves)
     return by_tiles(lambda part: mapped(*with_part(part)), moving, width)
@@ -153,14 +150,6 @@ def _shares(sharding: NamedSharding) -> int:
     return math.prod(sharding.mesh.shape[name] for name in ((first,) if isinstance(first, str) else first))
 
 
-def default_tile(mapped: Callable, moving: Sequence[Any], rows: int, size: int) -> int:
-    """Samples whose working set stays in the cache, all of them on an accelerator."""
-    if jax.default_backend() != "cpu":
-        return size
-    if size <= WIDEST_TILE:
-        return size
-    # Asked of a tile as it will be, if its results are few: so nothing is traced twice.
-    shapes = [jax.ShapeDtypeStruct((WIDEST_TILE, *leaf.shape[1:]), jnp.result_type(leaf)) for leaf in moving]
-    found = jax.tree.leaves(jax.eval_shape(mapped, shapes))
-    numbers = max((leaf.dtype.itemsize for leaf in found), default=1)
-    return even_width(tile_width(rows, sum(leaf.size for leaf in found) / WIDEST_TILE, numbers), size)
+def default_tile(size: int) -> int:
+    """Samples whose working set stays in the cache, all of them where they are few or on an accelerator."""
+    return size if jax.default_backend() != "cpu" or size < 2 * NEAR else even_width(NEAR, size)

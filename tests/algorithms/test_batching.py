@@ -10,7 +10,7 @@ from jax import export
 
 import dynax as dx
 from dynax.compile.batching import trailing
-from dynax.compile.tiles import LANES, WIDEST_TILE, even_width
+from dynax.compile.tiles import CROWDED, LANES, NEAR, even_width
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +154,15 @@ def test_jacobians_in_batches():
     np.testing.assert_allclose(rate, bias @ wrench, atol=1e-11)
 
 
-def test_tiles_divide_the_batch_where_some_near_width_does():
-    assert [even_width(width, 4096) for width in (96, 128, 224)] == [128, 128, 256]
-    for size in (1000, 1501, 4097):
-        width = even_width(224, size)
-        assert width % LANES == 0
-        tiles = -(-size // width)
-        assert tiles * width - size < tiles * LANES  # spread over all tiles, it is less than their rounding
+def test_tiles_fill_registers_spread_over_the_cache_and_compute_little_twice():
+    for near in (16, 48, 64, NEAR):
+        for size in (225, 256, 1000, 1024, 1501, 4096, 4097, 100_000):
+            width = even_width(near, size)
+            assert width % LANES == 0
+            assert width % CROWDED != 0
+            assert 0.7 * near < width < 1.3 * near
+            assert -(-size // width) * width - size < width
+    assert [even_width(NEAR, size) for size in (1024, 1040, 2048, 4096)] == [80, 80, 80, 96]
 
 
 @pytest.mark.spec("RBDA-X-BATCH")
@@ -237,6 +239,6 @@ def test_a_function_is_traced_once_for_a_state_and_once_more_for_a_tile():
     jax.jit(lambda x: function((), x)).lower(jnp.zeros(7))
     assert traced == [(7,)]
     jax.jit(jax.vmap(lambda x: function((), x))).lower(jnp.zeros((1024, 7)))
-    assert traced == [(7,), (7, WIDEST_TILE)]
+    assert traced == [(7,), (7, even_width(NEAR, 1024))]
     jax.jit(jax.vmap(jax.vmap(lambda x: function((), x)))).lower(jnp.zeros((3, 2, 7)))
-    assert traced == [(7,), (7, WIDEST_TILE), (7, 6)]
+    assert traced == [(7,), (7, even_width(NEAR, 1024)), (7, 6)]
