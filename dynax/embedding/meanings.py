@@ -50,7 +50,6 @@ from dynax.embedding.coefficients import dense, expanded, plan_of
 from dynax.embedding.dynamics import MovedBy, Resisted, at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable, known_solution
-from dynax.joints.base import AbstractJoint
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     bracket_rows,
@@ -320,7 +319,7 @@ def _(model, a, b):
     owners = tree.topology.body_of_velocity
     # The other freedoms of a joint that follows in part would have to move as they do.
     for body in set(owners[independent]) & set(np.delete(owners, independent)):
-        if type(tree.joints[body]).bracket is not AbstractJoint.bracket:
+        if not tree.joints[body].adds:
             raise ValueError(
                 f"joint {tree.joint_names[body]!r} of model {model.name!r} is independent in part, so that its "
                 "velocities have no bracket of their own; pass `independent=` to dx.embed, so that it follows"

@@ -143,6 +143,11 @@ class AbstractJoint(abc.ABC):
         """The configuration reached from `q` by the tangent vector `dv`."""
         return tuple(a + b for a, b in zip(q, dv, strict=True))
 
+    @property
+    def adds(self) -> bool:
+        """Whether `integrate` adds, so that two steps are one by their sum."""
+        return type(self).integrate is AbstractJoint.integrate
+
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
         """The tangent vector that leads from `q0` to `q1`."""
         return tuple(b - a for a, b in zip(q0, q1, strict=True))

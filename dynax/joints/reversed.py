@@ -92,6 +92,10 @@ class Reversed(AbstractJoint):
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         return self.joint.integrate(q, dv, parameters)
 
+    @property
+    def adds(self) -> bool:
+        return self.joint.adds
+
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
         return self.joint.difference(q0, q1)
 

@@ -19,8 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.embedding.model import tree_of
 from dynax.model import Model
 from dynax.model.configuration import integrate
+from dynax.model.flexible import skeleton_of
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 
 Row = tuple[float, ...]
@@ -37,7 +39,7 @@ class Tableau:
     starts: tuple[int, ...]
     """The stage whose configuration the flow to stage `i` starts from; the first is the beginning of the step."""
     last: tuple[Row, ...]
-    """The flows that lead to the end of the step, one after another."""
+    """The flows that lead to the end of the step, one after another; one, by their sum, where coordinates add."""
     weights: Row
     """Butcher's `b`: the velocity at the end is `v + dt sum_j b_j a_j`."""
 
@@ -49,7 +51,9 @@ class Tableau:
         self, model: Model, q: jax.Array, x: jax.Array, rate: Callable[..., jax.Array], dt: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One step of `q` and `x`, which begins with the velocity, as `x' = rate(q, x, delay)`; and the first rate."""
-        stages, (first, *rest) = len(self.weights), self.last
+        adding = all(joint.adds for joint in skeleton_of(tree_of(model)).topology.joints)
+        stages, last = len(self.weights), np.array(self.last)
+        first, *rest = last.sum(axis=0, keepdims=True) if adding else last
         velocities, flows = (jnp.asarray(x, q.dtype) for x in (self.velocities, (*self.flows[1:], first)))
         delays, starts = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype), jnp.asarray((*self.starts[1:], 0))
 
