@@ -76,30 +76,28 @@ def assemble(
     return assembled(model, guess, tuple(held.tolist()), iterations, limit)[0]
 
 
-@partial(jax.jit, static_argnums=(2, 3))
+@partial(jax.jit, static_argnums=(2,))
 def assembled(
-    model: Model, guess: jax.Array, held: tuple[bool, ...], iterations: int, limit: jax.Array | None
+    model: Model, guess: jax.Array, held: tuple[bool, ...], iterations: int | jax.Array, limit: jax.Array | None
 ) -> tuple[Assembly, Rows]:
-    """With the rows there: one program for all who close a model's loops."""
-    q, residual, matrix, weights = _closed(_Search(held, iterations), model, guess)
+    """With the rows there: one program for all who close a model's loops, or look whether they are closed, which takes
+    no iterations."""
+    q, residual, matrix, weights = _closed(held, model, guess, iterations)
     rows = Rows(residual, matrix, None, None, weights=weights)
     decided = independent(separable(model), rows._replace(matrix=jnp.where(np.array(held), 0.0, matrix)), limit)
     return Assembly(q, jnp.max(jnp.abs(residual), initial=0.0), decided.rank, decided.gap), rows
 
 
-class _Search(NamedTuple):
-    held: tuple[bool, ...]
-    iterations: int
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _closed(search: _Search, model: Model, guess: jax.Array) -> tuple[jax.Array, ...]:
+def _closed(
+    held: tuple[bool, ...], model: Model, guess: jax.Array, iterations: int | jax.Array
+) -> tuple[jax.Array, ...]:
     """The configuration; the residual, the matrix and the weights of its rows, of which the last two are numbers that
     decide and have no derivative."""
-    fixed, dtype = np.array(search.held, dtype=bool), guess.dtype
+    fixed, dtype = np.array(held, dtype=bool), guess.dtype
     tiny, nc = float(jnp.finfo(dtype).eps), int(plan(skeleton_of(model).structure).start[-1])
 
-    def improved(state: tuple, _) -> tuple[tuple, None]:
+    def improved(_, state: tuple) -> tuple:
         best, trial, damping = state
         found = rows_at(model, trial)
         assert found.weights is not None
@@ -112,21 +110,21 @@ def _closed(search: _Search, model: Model, guess: jax.Array) -> tuple[jax.Array,
         scale = jnp.max(jnp.diagonal(normal), initial=tiny)
         shift = (damping + 10.0 * nc * tiny) * scale
         step = -k.T @ solve(normal + shift * jnp.eye(nc, dtype=dtype), residual)
-        return (best, integrate_rows(model, q, step), damping), None
+        return best, integrate_rows(model, q, step), damping
 
     # Nothing is worse than not to have looked. One look a step, so that the conditions are compiled once.
     unseen = guess, jnp.full(nc, jnp.inf, dtype), jnp.zeros((nc, model.nv), dtype), jnp.ones(nc, dtype)
     start = unseen, guess, jnp.asarray(0.1, dtype)
-    return lax.scan(improved, start, length=search.iterations + 1)[0][0]
+    return lax.fori_loop(0, iterations + 1, improved, start)[0]
 
 
 @_closed.defjvp
-def _closed_rate(search: _Search, primals, tangents):
-    (model, guess), (dmodel, dguess) = primals, tangents
-    found = q, *_, weights = _closed(search, model, guess)
+def _closed_rate(held: tuple[bool, ...], primals, tangents):
+    (model, guess, _), (dmodel, dguess, _) = primals, tangents
+    found = q, *_, weights = _closed(held, *primals)
     wanted = tangent_rows(model, guess, dguess)
     rows, drows = jax.jvp(lambda m: rows_at(m, q), (model,), (dmodel,))
-    free = jnp.where(np.array(search.held, dtype=bool), 0.0, rows.matrix)
+    free = jnp.where(np.array(held, dtype=bool), 0.0, rows.matrix)
     known = independent(separable(model), rows._replace(matrix=free)).inverse
     change = wanted - correction(free, known, rows.matrix @ wanted + drows.residual)
     error = drows.residual + rows.matrix @ change

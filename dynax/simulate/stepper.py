@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from dynax.constraints.assembly import assembled
 from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
-from dynax.constraints.residual import constraint_names, rows_at
+from dynax.constraints.residual import constraint_names
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
@@ -78,7 +79,8 @@ def refuse_open(model: AnySystem, q: jax.Array) -> None:
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
         return
     with jax.ensure_compile_time_eval():  # within a program that is traced for other arguments, too
-        residual, error = map(np.asarray, _errors(own, q))
+        rows = assembled(cast(Model, own), q, (False,) * own.nv, 0, None)[1]
+    residual, error = np.asarray(rows.residual), np.abs(rows.residual) * np.asarray(rows.weights)
     worst = int(np.argmax(error))
     if error[worst] > LOOSE:
         name = next(name for name, rows in constraint_names(own).items() if rows.start <= worst < rows.stop)
@@ -86,14 +88,6 @@ def refuse_open(model: AnySystem, q: jax.Array) -> None:
             f"{name!r} of model {own.name!r} is open at the beginning: its residual is {residual[worst]:.3g}; "
             "begin where the loops close: q = dx.assemble(model, q).q"
         )
-
-
-@jax.jit
-def _errors(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The residual, and as a part of what the joints could do to it."""
-    rows = rows_at(model, q)
-    assert rows.weights is not None
-    return rows.residual, jnp.abs(rows.residual) * rows.weights
 
 
 def later(model: Either, delay: jax.Array) -> Either:
