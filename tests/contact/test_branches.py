@@ -74,8 +74,8 @@ def test_no_branches_where_all_is_coupled():
     assert apart.branches.rows == (tuple(range(6)), tuple(range(6, 12)))
 
 
-def walker():
-    """A base on three legs, one of them longer, with feet, limits of knees, and a ball on the base itself."""
+def walker(touches, limits):
+    """A base on three legs, one of them longer, with feet and a ball on the base itself, and limits of knees."""
     builder, feet = dx.ModelBuilder(), []
     builder.body("base", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.4, 0.1), mass=5.0))
     for leg, count in enumerate((2, 2, 3)):
@@ -95,13 +95,14 @@ def walker():
     floor = c.Collider("world", c.Plane(), material=material)
     balls = [*feet, c.Collider("base", c.Sphere(0.05))]
     apart = [(a.on, b.on) for k, a in enumerate(balls) for b in balls[k + 1 :]]
-    return c.scene(builder.build(), [floor, *balls], ignore=apart)
+    return c.scene(builder.build(), [floor, *balls] if touches else [], ignore=apart if touches else (), limits=limits)
 
 
 @pytest.mark.spec("RBDA-6.4-BIS")
-def test_steps_by_branches_are_those_of_the_whole():
+@pytest.mark.parametrize(("touches", "limits"), [(True, True), (True, False), (False, True)])
+def test_steps_by_branches_are_those_of_the_whole(touches, limits):
     """The velocity after a step with feet that stick and slide, limits that press, and one that is pressed alone."""
-    scene = walker()
+    scene = walker(touches, limits)
     rows = rows_of(scene)
     assert rows is not None
     rng = np.random.default_rng(2)
