@@ -55,7 +55,7 @@ class Rows:
         count = len(stiffness) - int(np.sum(stops >= 0))
         k = jnp.moveaxis(take_rows(stiffness[:count], contacts), 1, 3)[:, :, :, :, None]  # (r, 3, 3, branches, 1)
         j = parted.contacts
-        rubbed = sum(k[:, :, a] * j[:, None, a] for a in range(3))
+        rubbed = k[:, :, 0] * j[:, None, 0] + k[:, :, 1] * j[:, None, 1] + k[:, :, 2] * j[:, None, 2]
         pressed = take_rows(stiffness[count:, 2, 2], stops)[:, :, None] * parted.stops
         whole = with_rows(parted.inertia, _in_rows(j, parted.stops), _in_rows(rubbed, pressed))
         return self.branches.solve(whole, parted.stem, b)

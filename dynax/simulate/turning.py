@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.compile.batching import trailing
+from dynax.compile.batching import trailing, with_derivatives_of
 from dynax.contact.motion import Placed
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
@@ -85,9 +85,27 @@ class Turning:
         return v + take_rows(changes.reshape(-1, *v.shape[1:]), rows)
 
 
-@trailing
+def _plain_centres(model: Model, origin, places, turns, shifts, own) -> jax.Array:
+    """`c` of `Turning.of_tree`, of vectors `(n, 3)` of bodies and `(nv, 3)` of freedoms."""
+    topology, linear = model.topology, np.array(_bases(model)[1], int)
+    carries = jnp.asarray(topology.support[:, topology.body_of_velocity], origin.dtype)  # (n, nv)
+    mass, base = model.mass.astype(origin.dtype), origin[np.argmax(topology.support, axis=1)]
+    masses = (mass @ carries)[:, None]
+    moments = carries.T @ (mass[:, None] * (origin - base) + own)
+    moments = moments - masses * (places - base[topology.body_of_velocity])
+    moved = masses * shifts + jnp.cross(turns, moments)
+    alone = (topology.velocity_support | topology.velocity_support.T)[linear]
+    return jnp.einsum("bia,ja->bij", shifts[linear], moved) * alone / masses[linear]
+
+
+@with_derivatives_of(_plain_centres)
 def _centres(model: Model, *vectors: jax.Array) -> jax.Array:
-    """`c` of `Turning.of_tree`, for trailing batch axes."""
+    return _by_components(model, *vectors)
+
+
+@trailing
+def _by_components(model: Model, *vectors: jax.Array) -> jax.Array:
+    """The same for trailing batch axes."""
     topology, batch, dtype = model.topology, vectors[0].ndim - 2, vectors[0].dtype
     origin, places, turns, shifts, own = (Vec3(x[:, 0], x[:, 1], x[:, 2]) for x in vectors)
     linear = np.array(_bases(model)[1], int)
