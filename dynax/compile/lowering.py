@@ -100,10 +100,10 @@ def tiled(
         one_axis = [_as_one_axis(x, alike) for x in leaves]
         flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width)
         return [_as_axes(x, batch[-alike:]) for x in flat]
-    width = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
-    if batch[-1] < 2 * width:  # as in a tile of `dx.batch`
+    near = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
+    width = even_width(near, batch[-1])
+    if batch[-1] < max(2 * near, width):  # as in a tile of `dx.batch`
         return whole(leaves)
-    width = even_width(width, batch[-1])
     moving = [x.shape[-1] > 1 for x in leaves]
 
     def one(tile: list) -> list:

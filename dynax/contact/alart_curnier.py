@@ -18,7 +18,8 @@ and `kappa` falls as fast as Newton's method follows (Chen & Mangasarian 1996); 
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -27,8 +28,9 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
+from dynax.contact.branching import Rows, with_rows
 from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, unbalanced, within
-from dynax.linear.each import side_by_side
+from dynax.linear.each import side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 from dynax.linear.sums import combined, summed
@@ -52,8 +54,6 @@ HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
-AT_ONCE = 6
-"""Rows that a matrix is added to with each pass over it."""
 UNSOLVED = 10.0
 """How many times as much as `LEFT` is no solution."""
 ENOUGH = {"float64": 1e-12, "float32": 1e-4}
@@ -157,20 +157,14 @@ def _forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:
 
 
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
-    """`H + J^T K J`. As a loop it is in one kernel with the rest, where a product of matrices would be a call."""
+    """`H + J^T K J`."""
     contacts, stops, count = problem.jacobian, problem.stops, len(problem.jacobian)
     pushed = _forces(stiffness[:count], contacts), stiffness[count:, 2, 2, None] * stops
-    nothing = jnp.zeros((-(3 * count + len(stops)) % AT_ONCE, *stops.shape[1:]), stops.dtype)
-
-    def rows(own: jax.Array, of_stops: jax.Array) -> jax.Array:
-        every = jnp.concatenate([own.reshape(-1, *own.shape[2:]), of_stops, nothing])
-        return every.reshape(-1, AT_ONCE, *every.shape[1:])
-
-    def add(total: jax.Array, some: tuple) -> tuple[jax.Array, None]:
-        j, g = some
-        return total + sum(j[a][:, None] * g[a][None] for a in range(AT_ONCE)), None
-
-    return lax.scan(add, problem.inertia, (rows(contacts, stops), rows(*pushed)))[0]
+    left, right = (
+        jnp.concatenate([own.reshape(-1, *own.shape[2:]), of_stops])[:, None]
+        for own, of_stops in ((contacts, stops), pushed)
+    )
+    return with_rows(problem.inertia[None], left, right)[0]
 
 
 class Going(NamedTuple):
@@ -182,10 +176,14 @@ class Going(NamedTuple):
     """In it."""
     kappa: jax.Array
     v: jax.Array
+    pull: jax.Array
+    """`H (v - v*)`."""
     impulses: jax.Array
     left: jax.Array
     best: jax.Array
     """The velocity with the least that is left; where contacts were made harder, the last that was solved."""
+    best_u: jax.Array
+    """Of contacts and stops with it."""
     least: jax.Array
     """Infinite where contacts as hard as they are now were not yet solved."""
     part: jax.Array
@@ -204,15 +202,22 @@ def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
 
 
-def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
+def _found(harder: int, rows: Rows | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
     """The velocity after the step, and the part of the compliances that was left where contacts may be made harder so
     often; of a batch those that are done wait for the others."""
     dtype = problem.free.dtype
+    parted = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
+
+    def solution(stiffness: jax.Array, b: jax.Array) -> jax.Array:
+        if rows is None or parted is None:
+            return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
+        return rows.solve(parted, stiffness, b)
+
     weight = 1.0 / diagonal(problem.inertia)
 
-    def left(v: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
+    def left(pull: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
         """Of the momentum that does not balance, as energy."""
-        rest = unbalanced(problem, v, within(problem.friction, (problem.target - u) / soft[:, None]))
+        rest = pull - problem.push(within(problem.friction, (problem.target - u) / soft[:, None]))
         return summed(rest * rest * weight, 0)
 
     at_first = problem.local(problem.free)
@@ -238,7 +243,7 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + _forces(own.stiffness, problem.target - u)
-        dv = -gauss_jordan(matrix(problem, own.stiffness), unbalanced(problem, s.v, meant)[:, None])[:, 0]
+        dv = -solution(own.stiffness, s.pull - problem.push(meant))
         du = problem.local(dv)
         change = meant - _forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)
@@ -265,7 +270,8 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         )
         _, _, part, value = search
         v, impulses = s.v + part * dv, s.impulses + part * change
-        rest = left(v, u + part * du, soft)
+        u, pull = u + part * du, combined(problem.inertia, v - problem.free)
+        rest = left(pull, u, soft)
         unsolved, fresh = s.least > UNSOLVED**2 * fair, jnp.isinf(s.least)
         # By stiffness and velocity, of which the one became larger, digits are lost.
         well = jnp.where(s.harder > 0, UNSOLVED**2, 1.0) * fair
@@ -280,16 +286,19 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
         out = attempt >= jnp.where(fresh, HARDER_TRIES, len(TRIES))
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
-        gives = giving(problem, problem.local(best), at_first)
+        best_u = jnp.where(nearer, u, s.best_u)
+        gives = giving(problem, best_u, at_first)
         again = done & ~s.done & (wedged == 0) & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
         return Going(
             attempt,
             jnp.where(over | again, 0, steps),
             jnp.where(over, jnp.asarray(first)[attempt], kappa),
             jnp.where(over, problem.free, v),
+            jnp.where(over, 0.0, pull),
             jnp.where(over, 0.0, impulses),
             jnp.where(over | again, jnp.inf, rest),
             best,
+            best_u,
             jnp.where(again, jnp.inf, best_left),
             jnp.where(again, s.part / jnp.maximum(gives, 1.0), s.part),
             jnp.where(nearer, s.part, s.held),
@@ -297,26 +306,31 @@ def _found(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
             (done | out) & ~again,
         )
 
-    none = jnp.zeros_like(problem.target)
-    rest = left(problem.free, at_first, problem.compliance)
+    none, still = jnp.zeros_like(problem.target), jnp.zeros_like(problem.free)
+    rest = left(still, at_first, problem.compliance)
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
     part = jnp.ones_like(problem.compliance)
-    begin = Going(zero, zero, kappa, problem.free, none, rest, problem.free, rest, part, part, zero, ~(rest > enough))
+    done = ~(rest > enough)
+    going = problem.free, still, none, rest
+    begin = Going(zero, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, done)
     end = lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin)
     return end.best, end.held
 
 
-def _side_by_side(harder: int, _: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    return side_by_side(partial(_found, harder), problem.free.shape[1:], problem)
+@lru_cache(maxsize=512)
+def _solved(harder: int, rows: Rows | None = None) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    def core(_: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
+        inertia, batch = problem.inertia, problem.free.shape[1:]
+        width = width_of(len(inertia) ** 2, inertia.dtype.itemsize)
+        return side_by_side(partial(_found, harder, rows), batch, problem, width=width)
 
-
-_solved = {harder: trailing(partial(_side_by_side, harder)) for harder in (0, HARDER)}
+    return trailing(core)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _velocity(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    return _solved[harder]((), problem)
+    return _solved(harder)((), problem)
 
 
 @_velocity.defjvp
@@ -346,10 +360,11 @@ def after(problem: Impact, *, as_given: bool = False) -> After:
     return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
 
 
-def solved(problem: Impact) -> tuple[jax.Array, jax.Array]:
-    """The velocity after the step, and the compliances with which it was found; without derivatives."""
+def solved(problem: Impact, rows: Rows | None = None) -> tuple[jax.Array, jax.Array]:
+    """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: those of
+    a problem that falls into branches."""
     problem = lax.stop_gradient(problem)
-    v, part = _solved[HARDER]((), problem)
+    v, part = _solved(HARDER, rows)((), problem)
     return v, part * problem.compliance
 
 

@@ -24,11 +24,11 @@ from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Mat3, Motion, Vec3
+from dynax.spatial import Mat3, Motion, Transform, Vec3
 from dynax.sweep import take_rows
 from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import kinematics
-from dynax.tree.setup import setup
+from dynax.tree.setup import lift, setup
 
 
 class Touch(NamedTuple):
@@ -54,19 +54,26 @@ class Placed(NamedTuple):
     shifts: jax.Array
     """And shifts by, the points at `places`, shape `(nv, 3)`."""
     places: jax.Array
+    moments: jax.Array
+    """First moments of the bodies about their origins, shape `(n, 3)`."""
 
 
 @trailing
-def _placed(model: Model, q: jax.Array) -> tuple[Mat3, Vec3, Motion, Vec3]:
+def _placed(model: Model, q: jax.Array) -> tuple[Mat3, Vec3, Motion, Vec3, Vec3]:
     s = setup(model, q, execution="automatic")
     kin = kinematics(model, s, positions=True)
     own = freedoms(model, s, kin)
     root = take_rows(root_offsets(model, s), model.topology.body_of_velocity)
-    return *body_poses(model, s, kin), own.column, root + own.position
+    rotation, origin = body_poses(model, s, kin)
+    mass, com, moment = (
+        lift(x, n, q.ndim - 1, q.dtype) for x, n in ((model.mass, 1), (model.com, 2), (model.first_moment, 2))
+    )
+    moments = rotation @ Vec3(*(mass * com[:, k] + moment[:, k] for k in range(3)))
+    return rotation, origin, own.column, root + own.position, moments
 
 
 def placed(scene: Scene, q: jax.Array) -> Placed:
-    rotation, origin, column, place = _placed(tree_of(scene.model), q)
+    rotation, origin, column, place, moments = _placed(tree_of(scene.model), q)
     world = jnp.eye(3, dtype=q.dtype)[None], jnp.zeros((1, 3), q.dtype)
     return Placed(
         jnp.concatenate([rotation.array, world[0]]),
@@ -74,6 +81,7 @@ def placed(scene: Scene, q: jax.Array) -> Placed:
         column.angular.array,
         column.linear.array,
         place.array,
+        moments.array,
     )
 
 
@@ -84,14 +92,34 @@ def contacts(scene: Scene, q: Any) -> Touch:
 
 
 def contacts_at(scene: Scene, at: Placed) -> Touch:
-    body, dtype = np.array(scene.bodies, int), at.origin.dtype
-    own = jax.tree.map(lambda x: x.astype(dtype), scene.placements)
-    turned = jnp.einsum("kij,kj->ki", at.rotation[body], own.translation)
-    poses = at.rotation[body] @ own.rotation, at.origin[body] + turned
-    found = [of_group(*posed(scene, group, *poses)) for group in scene.groups]
-    rows = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), one) for one in found]
-    empty = Candidates(*(jnp.zeros((0, *shape), dtype) for shape in ((), (3,), (3,))))
-    return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), empty, *rows))
+    return contacts_and_ends(scene, at, None)[0]
+
+
+def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tuple[Touch, jax.Array]:
+    """Where shapes touch, and the gaps of all candidates between two bodies that both move, in their order, where
+    bodies stand `later`. Pairs of the same kinds are found at once: a program of its own takes as long again to
+    compile."""
+    now = _poses(scene, at.rotation, at.origin)
+    then = None if later is None else _poses(scene, later.rotation, later.translation)
+    empty = Candidates(*(jnp.zeros((0, *shape), at.origin.dtype) for shape in ((), (3,), (3,))))
+    rows, ends = [empty], [empty.gap]
+    for group in scene.groups:
+        moving = [] if then is None else [pair for pair in group if all(scene.bodies[k] >= 0 for k in pair)]
+        sides = posed(scene, group, *now)
+        if then is not None and moving:
+            sides = jax.tree.map(lambda *x: jnp.concatenate(x), sides, posed(scene, moving, *then))
+        found, count = of_group(*sides), len(group)
+        ends.append(found.gap[count:].reshape(-1))
+        rows.append(Candidates(*(x[:count].reshape(-1, *x.shape[2:]) for x in found)))
+    return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), *rows)), jnp.concatenate(ends)
+
+
+def _poses(scene: Scene, rotation: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of shapes, where bodies stand so."""
+    body = np.array(scene.bodies, int)
+    own = jax.tree.map(lambda x: x.astype(origin.dtype), scene.placements)
+    turned = jnp.einsum("kij,kj->ki", rotation[body], own.translation)
+    return rotation[body] @ own.rotation, origin[body] + turned
 
 
 def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:

@@ -124,7 +124,7 @@ class Away(NamedTuple):
 
 def unit(x: jax.Array, otherwise: Any) -> tuple[jax.Array, jax.Array]:
     """Direction and length; of no length the direction is `otherwise`."""
-    square = x @ x
+    square = jnp.sum(x * x)
     some = square > jnp.finfo(x.dtype).tiny
     length = jnp.sqrt(jnp.where(some, square, 1.0))
     return jnp.where(some, x / length, otherwise.astype(x.dtype)), jnp.where(some, length, 0.0)
@@ -153,7 +153,7 @@ def _(shape: Sphere, p: jax.Array) -> Away:
 @surface.register
 def _(shape: Capsule, p: jax.Array) -> Away:
     along = jnp.clip(p[2], -shape.half_length, shape.half_length)
-    normal, length = unit(p.at[2].add(-along), EX)
+    normal, length = unit(p - along * jnp.asarray(EZ, p.dtype), EX)
     return Away(length - shape.radius, normal)
 
 
@@ -165,7 +165,7 @@ def _(shape: Box, p: jax.Array) -> Away:
 
 @surface.register
 def _(shape: Cylinder, p: jax.Array) -> Away:
-    radial, length = unit(p.at[2].set(0.0), EX)
+    radial, length = unit(jnp.stack([p[0], p[1], jnp.zeros_like(p[2])]), EX)
     flat = jnp.stack([length, p[2]])
     away = _of_block(flat, jnp.stack([jnp.asarray(x, p.dtype) for x in (shape.radius, shape.half_length)]), 0.0)
     return Away(away.distance, away.normal[0] * radial + away.normal[1] * jnp.asarray(EZ, p.dtype))
@@ -175,10 +175,12 @@ def _of_block(p: jax.Array, half: jax.Array, rounding: Any) -> Away:
     """Of a box of two or three dimensions, rounded by a sphere of that radius."""
     sides = jnp.where(p < 0, -1.0, 1.0).astype(p.dtype)
     beyond = sides * p - half
-    nearest = jax.nn.one_hot(jnp.argmax(beyond), len(p), dtype=p.dtype)
+    index = np.arange(len(p))  # no `argmax`, which is no loop of XLA's own
+    nearest = jnp.min(jnp.where(beyond == jnp.max(beyond), index, len(p))) == index
     outward, length = unit(jnp.maximum(beyond, 0.0), np.eye(len(p))[0])
     outside = jnp.any(beyond > 0)
-    return Away(jnp.where(outside, length, beyond @ nearest) - rounding, sides * jnp.where(outside, outward, nearest))
+    distance = jnp.where(outside, length, jnp.sum(nearest * beyond))
+    return Away(distance - rounding, sides * jnp.where(outside, outward, nearest))
 
 
 HALVINGS = {"float64": 60, "float32": 30}

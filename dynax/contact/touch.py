@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.compile.batching import by_samples
 from dynax.contact.shapes import (
     EX,
     EZ,
@@ -132,6 +133,21 @@ LEVEL = {"float64": 1e-5, "float32": 1e-2}
 """Slope at which a minimum is a smooth one."""
 
 
+@by_samples
+def _nearest(shape: Any, middle: jax.Array, axis: jax.Array) -> jax.Array:
+    """`s` from -1 to 1 where `middle + s axis` is nearest to a shape, in the frame of that."""
+
+    def shrink(_, ends: tuple) -> tuple:
+        low, high = ends
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        nearer = surface(shape, middle + left * axis).distance < surface(shape, middle + right * axis).distance
+        return jnp.where(nearer, low, left), jnp.where(nearer, right, high)
+
+    one = jnp.ones((), axis.dtype)
+    low, high = lax.fori_loop(0, SHRINKS, shrink, (-one, one))
+    return 0.5 * (low + high)
+
+
 def _along_capsule(a: Posed, b: Posed) -> Candidates:
     """Both ends of a capsule and the point between them that is nearest, of the capsule `b` to the surface of `a`.
 
@@ -144,17 +160,9 @@ def _along_capsule(a: Posed, b: Posed) -> Candidates:
     def distance(s: jax.Array, a: Posed, middle: jax.Array, axis: jax.Array) -> jax.Array:
         return surface(a.shape, a.rotation.T @ (middle + s * axis - a.translation)).distance
 
-    fixed = lax.stop_gradient((a, b.translation, axis))
-
-    def shrink(_, ends: tuple) -> tuple:
-        low, high = ends
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        nearer = distance(left, *fixed) < distance(right, *fixed)
-        return jnp.where(nearer, low, left), jnp.where(nearer, right, high)
-
+    own = a.rotation.T @ (b.translation - a.translation), a.rotation.T @ axis
     one = jnp.ones((), axis.dtype)
-    low, high = lax.fori_loop(0, SHRINKS, shrink, (-one, one))
-    s = 0.5 * (low + high)
+    s = _nearest(*lax.stop_gradient((a.shape, *own)))
     inside = (s > -1 + 1e-6) & (s < 1 - 1e-6)
 
     def slope(s: jax.Array) -> jax.Array:

@@ -142,7 +142,7 @@ class Touching(AbstractStepper):
             chosen = chosen_of(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
             return chosen, axes, self._after(scene, chosen.problem, dt)
         chosen = chosen_of(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
-        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem)))
+        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches)))
         own = chosen.problem
         surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
         end = velocity(stiff, q, v, force, dt, axes, surfaces, known)

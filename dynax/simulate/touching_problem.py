@@ -12,7 +12,6 @@ Where two bodies turn, normals and speeds at points change within the step, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.algorithms.frames import forward_kinematics
 from dynax.compile.batching import trailing, with_derivatives_of
+from dynax.contact.branching import Rows, mobilities_of, rows_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities, times
 from dynax.contact.motion import (
     Placed,
@@ -28,12 +29,13 @@ from dynax.contact.motion import (
     candidate_bodies,
     candidate_materials,
     carried,
+    contacts_and_ends,
     contacts_at,
     frames_and_rows,
-    placed,
 )
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
+from dynax.embedding.model import tree_of
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 
@@ -44,6 +46,8 @@ class Chosen(NamedTuple):
     problem: Impact
     frames: jax.Array
     """Of the contacts as rows, the normal last, shape `(c, 3, 3)`."""
+    branches: Rows | None
+    """Where they fall into branches."""
     rows: jax.Array | None
     """The candidates that take part, shape `(c,)`; `None` for all. Stops do all."""
     signs: jax.Array
@@ -81,7 +85,9 @@ def problem(
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = ends.jacobian.astype(q.dtype)
     normals = jnp.concatenate([jacobian[:, 2], stops])
-    mobility = mobilities(inertia, normals)
+    branches = rows_of(scene) if rows is None else None
+    given = inertia, jacobian, stops
+    mobility = mobilities(inertia, normals) if branches is None else mobilities_of(branches, *given)
     # What does not move takes no part; where nothing can, there is nothing to solve.
     mobility = jnp.where(mobility > 0, mobility, 1.0)
     gap = jnp.concatenate([near.gap, ends.gap])
@@ -90,7 +96,7 @@ def problem(
     target = _target(gap, bend, bounce, _along(normals, v), _along(normals, free), dt, numbers.relaxation)
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops)
-    return Chosen(found, frames, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+    return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
 
 def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:
@@ -127,13 +133,15 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     if not both.any():
         touch = contacts_at(scene, at)
         return touch, Bend(touch.gap, jnp.zeros_like(touch.gap))
-    later = placed(scene, integrate(scene.model, q, axes.dt * axes.screw(v)))
-    # Side by side they are one program.
-    courses = jax.vmap(partial(contacts_at, scene))(jax.tree.map(lambda *x: jnp.stack(x), at, later))
-    touch, end = jax.tree.map(lambda x: x[0], courses), courses.gap[1]
-    turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
-    arms = sum(jnp.sum(jnp.abs(touch.point - at.origin[body]), axis=1) for body in bodies)
-    return touch, Bend(end, jnp.where(both, sum(turns[body] for body in bodies) * arms, 0.0))
+    later = forward_kinematics(tree_of(scene.model), integrate(scene.model, q, axes.dt * axes.screw(v)))
+    touch, ends = contacts_and_ends(scene, at, later)
+    turns = 0.5 * jnp.sum((later.rotation - at.rotation[:-1]) ** 2, axis=(1, 2))  # squares of angles
+    first, second = (x[both] for x in bodies)
+    point = touch.point[both]
+    arms = jnp.sum(jnp.abs(point - at.origin[first]) + jnp.abs(point - at.origin[second]), axis=1)
+    place = np.where(both, np.cumsum(both) - 1, -1)
+    most = (turns[first] + turns[second]) * arms
+    return touch, Bend(*(jnp.where(both, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
 
 
 def _target(gap, bend: Sequence, bounce, before, coming, dt, relaxation: float) -> jax.Array:

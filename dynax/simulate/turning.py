@@ -22,13 +22,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.batching import trailing, with_derivatives_of
 from dynax.contact.motion import Placed
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
+from dynax.linear.sums import Tree, combined
 from dynax.model import Model
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
+from dynax.tree.setup import lift
 
 
 @pytree_dataclass("angular", "linear")
@@ -54,49 +57,94 @@ class Turning:
         """The same from where everything is, so that nothing is asked of the mass matrix: a freedom moves the centre of
         mass of what it carries, as a part of all that the base carries."""
         angular, linear = _bases(model)
-        rows = np.array(linear, int).reshape(-1, 3)
-        if not len(rows):
+        if not len(linear):
             return cls(angular, linear, jnp.zeros((0, 3, model.nv), dt.dtype), dt)
-        topology = model.topology
-        carries = jnp.asarray(topology.support[:, topology.body_of_velocity], dt.dtype)  # (n, nv)
-        mass, com, moment = (x.astype(dt.dtype) for x in (model.mass, model.com, model.first_moment))
-        own = jnp.einsum("nij,nj->ni", at.rotation[:-1], mass[:, None] * com + moment)
-        root = np.argmax(topology.support, axis=1)
-        base = at.origin[root]  # first moments about it, so that far from the world's origin no digits are lost
-        masses = mass @ carries
-        moments = carries.T @ (mass[:, None] * (at.origin[:-1] - base) + own)
-        moments = moments - masses[:, None] * (at.places - base[topology.body_of_velocity])
-        moved = masses[:, None] * at.shifts + jnp.cross(at.turns, moments)
-        # Only what this base carries moves it.
-        alone = (topology.velocity_support | topology.velocity_support.T)[rows]
-        return cls(
-            angular, linear, jnp.einsum("bia,ja->bij", at.shifts[rows], moved) * alone / masses[rows][..., None], dt
-        )
+        return cls(angular, linear, _centres(model, at.origin[:-1], at.places, at.turns, at.shifts, at.moments), dt)
 
     def begun(self, v: jax.Array, mean: jax.Array) -> jax.Array:
         """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
-        return self._changed(v, mean, lambda angle, c: angle.cross(c))
+        return _begun(self, v, mean) if self.linear else v
 
     def turned(self, w: jax.Array) -> jax.Array:
         """`v+`."""
-        return self._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c)
+        return _turned(self, w) if self.linear else w
 
     def screw(self, w: jax.Array) -> jax.Array:
         """`x`."""
-        return self._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c)
+        return _screw(self, w) if self.linear else w
 
     def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
         """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
-        angular, linear = (np.array(x, int).reshape(-1, 3) for x in (self.angular, self.linear))
-        if not len(linear):
-            return v
-        centre = _components(jnp.sum(self.centre * mean, axis=2), linear)
-        change = by(_components(self.dt * mean[angular], angular), centre)
+        angular, linear = np.array(self.angular, int), np.array(self.linear, int)
+        centre = _components(combined(jnp.moveaxis(self.centre, 2, 0), mean[:, None, None]), linear)
+        change = by(_components(self.dt * take_rows(mean, angular), angular), centre)
         place = np.where(linear < 0, -1, 3 * np.arange(len(linear))[:, None] + np.arange(3)).ravel()
         rows = np.full(len(v), -1)
         rows[linear.ravel()[place >= 0]] = place[place >= 0]
         changes = jnp.stack([change.x, change.y, change.z], axis=1)
         return v + take_rows(changes.reshape(-1, *v.shape[1:]), rows)
+
+
+def _plain_centres(model: Model, origin, places, turns, shifts, own) -> jax.Array:
+    """`c` of `Turning.of_tree`, of vectors `(n, 3)` of bodies and `(nv, 3)` of freedoms."""
+    topology, linear = model.topology, np.array(_bases(model)[1], int)
+    carries = jnp.asarray(topology.support[:, topology.body_of_velocity], origin.dtype)  # (n, nv)
+    mass, base = model.mass.astype(origin.dtype), origin[np.argmax(topology.support, axis=1)]
+    masses = (mass @ carries)[:, None]
+    moments = carries.T @ (mass[:, None] * (origin - base) + own)
+    moments = moments - masses * (places - base[topology.body_of_velocity])
+    moved = masses * shifts + jnp.cross(turns, moments)
+    alone = (topology.velocity_support | topology.velocity_support.T)[linear]
+    return jnp.einsum("bia,ja->bij", shifts[linear], moved) * alone / masses[linear]
+
+
+@with_derivatives_of(_plain_centres)
+def _centres(model: Model, *vectors: jax.Array) -> jax.Array:
+    return _by_components(model, *vectors)
+
+
+@trailing
+def _by_components(model: Model, *vectors: jax.Array) -> jax.Array:
+    """The same for trailing batch axes."""
+    topology, batch, dtype = model.topology, vectors[0].ndim - 2, vectors[0].dtype
+    origin, places, turns, shifts, own = (Vec3(x[:, 0], x[:, 1], x[:, 2]) for x in vectors)
+    linear = np.array(_bases(model)[1], int)
+
+    def of_each(x: np.ndarray) -> jax.Array:
+        return jnp.asarray(x, dtype).reshape(*x.shape, *(1,) * batch)
+
+    def carried(x: Tree) -> Tree:
+        """Of each body, summed over what each freedom carries."""
+        return jax.tree.map(lambda x: combined(of_each(carries), x[:, None]), x)
+
+    carries = topology.support[:, topology.body_of_velocity]  # (n, nv)
+    mass = lift(model.mass, 1, batch, dtype)
+    # First moments about the base, so that far from the world's origin no digits are lost.
+    root = np.argmax(topology.support, axis=1)
+    masses = carried(mass)
+    moments = carried((origin - take_rows(origin, root)) * mass + own)
+    moments = moments - (places - take_rows(origin, root[topology.body_of_velocity])) * masses
+    moved = shifts * masses + turns.cross(moments)
+    # Only what this base carries moves it.
+    alone = (topology.velocity_support | topology.velocity_support.T)[linear.ravel()]
+    axes = jax.tree.map(lambda x: x[:, None], take_rows(shifts, linear.ravel()))
+    found = axes.dot(moved) * of_each(alone) / take_rows(masses, linear.ravel())[:, None]
+    return found.reshape(*linear.shape, *found.shape[1:])
+
+
+@trailing
+def _begun(axes: Turning, v: jax.Array, mean: jax.Array) -> jax.Array:
+    return axes._changed(v, mean, lambda angle, c: angle.cross(c))
+
+
+@trailing
+def _turned(axes: Turning, w: jax.Array) -> jax.Array:
+    return axes._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c)
+
+
+@trailing
+def _screw(axes: Turning, w: jax.Array) -> jax.Array:
+    return axes._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c)
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:

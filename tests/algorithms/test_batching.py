@@ -165,6 +165,14 @@ def test_tiles_fill_registers_spread_over_the_cache_and_compute_little_twice():
     assert [even_width(NEAR, size) for size in (1024, 1040, 2048, 4096)] == [80, 80, 80, 96]
 
 
+def test_few_models_with_many_states_each():
+    """Fewer along the last axis than fill a register, of which one would be a tile's share."""
+    function = trailing(lambda scale, x: scale * jnp.sum(x * x, axis=0))
+    scales, states = jnp.arange(1.0, 11.0), jnp.arange(192.0).reshape(64, 3)
+    found = jax.jit(jax.vmap(jax.vmap(function, in_axes=(None, 0)), in_axes=(0, None)))(scales, states)
+    np.testing.assert_allclose(found, scales[:, None] * jnp.sum(states**2, axis=1), rtol=1e-6)
+
+
 @pytest.mark.spec("RBDA-X-BATCH")
 def test_batches_of_nothing(robot):
     model, q, v, tau = robot

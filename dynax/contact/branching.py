@@ -1,0 +1,142 @@
+"""Which freedoms contacts couple: of what touches the world alone those that carry one another, as the mass matrix
+does, so that the systems of a step fall into branches (`linear.branches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dynax.compile.batching import trailing
+from dynax.contact.ends import Cone
+from dynax.contact.motion import carried
+from dynax.contact.scene import Scene
+from dynax.linear.branches import Branches, branches_of
+from dynax.model import Model
+from dynax.sweep import take_rows
+
+AT_ONCE = 6
+"""Rows that matrices are added to with each pass over them."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which branch contacts and stops are of; a branch has as many as any, -1 for none."""
+
+    branches: Branches
+    contacts: tuple[tuple[int, ...], ...]
+    """Shape `(r, branches)`."""
+    stops: tuple[tuple[int, ...], ...]
+
+    def parted(self, inertia: jax.Array, jacobian: jax.Array, stops: jax.Array) -> Parted:
+        """`H` and `J` of an `Impact`, with trailing batch axes."""
+        index, n = self.branches.index, len(inertia)
+        of_contacts, of_stops = (np.array(x, int).reshape(-1, len(index)) for x in (self.contacts, self.stops))
+        rubs = 3 * of_contacts[:, None, :, None] + np.arange(3)[:, None, None]
+        known = (of_contacts[:, None, :, None] >= 0) & (index >= 0)
+        along = np.where((of_stops[:, :, None] >= 0) & (index >= 0), n * of_stops[:, :, None] + index, -1)
+        blocks, stem = self.branches.blocks(inertia)
+        return Parted(
+            blocks,
+            stem,
+            take_rows(jacobian.reshape(-1, *jacobian.shape[3:]), np.where(known, n * rubs + index, -1)),
+            take_rows(stops.reshape(-1, *stops.shape[2:]), along),
+        )
+
+    def solve(self, parted: Parted, stiffness: jax.Array, b: jax.Array) -> jax.Array:
+        """`(H + J^T K J)^-1 b`, with `K` of contacts and stops, shape `(k, 3, 3, *batch)`."""
+        contacts, stops = (np.array(x, int).reshape(-1, len(parted.inertia)) for x in (self.contacts, self.stops))
+        count = len(stiffness) - int(np.sum(stops >= 0))
+        k = jnp.moveaxis(take_rows(stiffness[:count], contacts), 1, 3)[:, :, :, :, None]  # (r, 3, 3, branches, 1)
+        j = parted.contacts
+        rubbed = k[:, :, 0] * j[:, None, 0] + k[:, :, 1] * j[:, None, 1] + k[:, :, 2] * j[:, None, 2]
+        pressed = take_rows(stiffness[count:, 2, 2], stops)[:, :, None] * parted.stops
+        whole = with_rows(parted.inertia, _in_rows(j, parted.stops), _in_rows(rubbed, pressed))
+        return self.branches.solve(whole, parted.stem, b)
+
+    def mobilities(self, parted: Parted) -> jax.Array:
+        """`j H^-1 j^T` of normals and stops."""
+        rows = jnp.concatenate([parted.contacts[:, 2], parted.stops])
+        found = self.branches.powers(parted.inertia, parted.stem, rows)
+        return take_rows(found.reshape(-1, *found.shape[2:]), self._places)
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """Where each contact, and then each stop, is among those of all branches."""
+        contacts, stops = (np.array(x, int).ravel() for x in (self.contacts, self.stops))
+        order = (np.argsort(np.where(x < 0, len(x), x))[: np.sum(x >= 0)] for x in (contacts, stops))
+        return np.concatenate([first + own for first, own in zip((0, len(contacts)), order, strict=True)])
+
+
+class Parted(NamedTuple):
+    """Of a problem the matrices by branches, `m` rows for each: its own, then those of the stem."""
+
+    inertia: jax.Array
+    """Shape `(branches, m, m, *batch)`, without the stem's own."""
+    stem: jax.Array
+    contacts: jax.Array
+    """`J`, shape `(r, 3, branches, m, *batch)`."""
+    stops: jax.Array
+    """Shape `(r, branches, m, *batch)`."""
+
+
+def _in_rows(contacts: jax.Array, stops: jax.Array) -> jax.Array:
+    return jnp.concatenate([contacts.reshape(-1, *contacts.shape[2:]), stops])
+
+
+def with_rows(total: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
+    """`total + left^T right` of matrices `(k, m, m, *batch)` and rows `(r, k, m, *batch)`. As a loop it is in one
+    kernel with the rest, where a product of matrices would be a call."""
+    nothing = jnp.zeros((-len(left) % AT_ONCE, *left.shape[1:]), left.dtype)
+
+    def in_parts(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x, nothing]).reshape(-1, AT_ONCE, *x.shape[1:])
+
+    def add(total: jax.Array, some: tuple) -> tuple[jax.Array, None]:
+        j, g = some
+        return total + sum(j[a][:, :, None] * g[a][:, None] for a in range(AT_ONCE)), None
+
+    return lax.scan(add, total, (in_parts(left), in_parts(right)))[0]
+
+
+def rows_of(scene: Scene) -> Rows | None:
+    """The branches of a scene's steps, if all candidates take part; none where they are not worth it."""
+    model = scene.model
+    if not isinstance(model, Model):
+        return None
+    touched = carried(scene) != 0
+    stops = np.zeros((len(scene.limited) + len(scene.stops), model.nv), bool)
+    names = [name for name, _ in scene.limited] + [s.joint if isinstance(s, Cone) else None for s in scene.stops]
+    for row, name in zip(stops, names, strict=True):
+        row[model.v_slice(name) if name is not None else slice(None)] = True
+    every = np.concatenate([touched, stops])
+    branches = branches_of(model.topology.velocity_support | (every.T.astype(int) @ every.astype(int) > 0))
+    if branches is None:
+        return None
+    return Rows(branches, _by_branch(branches, touched), _by_branch(branches, stops))
+
+
+def _by_branch(branches: Branches, rows: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Those on the stem alone are where there are fewest."""
+    found: list[list[int]] = [[] for _ in branches.rows]
+    for k, row in enumerate(rows):
+        own = branches.of(map(int, np.flatnonzero(row)))
+        (min(found, key=len) if own is None else found[own]).append(k)
+    most = max(map(len, found))
+    return tuple(tuple(own[k] if k < len(own) else -1 for own in found) for k in range(most))
+
+
+@lru_cache(maxsize=512)
+def _mobilities(rows: Rows) -> Callable[..., jax.Array]:
+    return trailing(lambda _, *matrices: rows.mobilities(rows.parted(*matrices)))
+
+
+def mobilities_of(rows: Rows, inertia: jax.Array, jacobian: jax.Array, stops: jax.Array) -> jax.Array:
+    """The same as `coulomb.mobilities`, of normals and stops."""
+    return _mobilities(rows)((), inertia, jacobian, stops)

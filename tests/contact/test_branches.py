@@ -1,0 +1,128 @@
+"""Systems of steps that fall into branches on a stem."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dynax as dx
+from dynax import contact as c
+from dynax.contact.alart_curnier import solved
+from dynax.contact.branching import mobilities_of, rows_of
+from dynax.contact.coulomb import mobilities
+from dynax.contact.motion import placed
+from dynax.linear.branches import branches_of
+from dynax.simulate.touching_problem import Numbers, problem
+from dynax.simulate.turning import Turning
+
+
+def coupled(stem, branches):
+    """The pattern of a stem and branches of these many rows, in an order of no meaning."""
+    size = stem + sum(branches)
+    known = np.zeros((size, size), bool)
+    known[:stem] = known[:, :stem] = True
+    begin = stem
+    for count in branches:
+        known[begin : begin + count, begin : begin + count] = True
+        begin += count
+    order = np.random.default_rng(0).permutation(size)
+    return known[np.ix_(order, order)]
+
+
+def definite(rng, pattern, batch=()):
+    """Symmetric positive definite matrices with that pattern, `(n, n, *batch)`."""
+    a = rng.normal(size=(*pattern.shape, *batch)) * pattern.reshape(*pattern.shape, *(1,) * len(batch))
+    a = a + np.swapaxes(a, 0, 1)
+    return a + np.eye(len(a)).reshape(*pattern.shape, *(1,) * len(batch)) * 2 * np.abs(a).sum(1).max()
+
+
+@pytest.mark.spec("RBDA-6.4-BIS")
+@pytest.mark.parametrize(("stem", "branches"), [(6, (3, 3, 3, 3)), (2, (3, 1, 2)), (0, (6, 6, 5))])
+def test_branches_are_solved_as_the_whole_is(stem, branches):
+    """A stem or none, branches of one length or several, a batch; rows that each touch one branch or the stem alone."""
+    rng, pattern = np.random.default_rng(1), coupled(stem, branches)
+    known = branches_of(pattern)
+    assert known is not None
+    assert (len(known.stem), len(known.rows)) == (stem, len(branches))
+    a, b = definite(rng, pattern, (4,)), rng.normal(size=(len(pattern), 4))
+    found = known.solve(*known.blocks(jnp.asarray(a)), jnp.asarray(b))
+    np.testing.assert_allclose(found, np.stack([np.linalg.solve(a[..., k], b[:, k]) for k in range(4)], 1), atol=1e-14)
+
+    rows = rng.normal(size=(2, *known.index.shape, 4)) * (known.index >= 0)[..., None]
+    rows[1, :, : known.own] = 0.0
+    whole = np.zeros((2, len(known.rows), len(pattern) + 1, 4))
+    for k, own in enumerate(known.index):
+        whole[:, k, own] = rows[:, k]
+    whole = whole[:, :, :-1]
+    expected = np.einsum("rkib,ijb,rkjb->rkb", whole, np.stack([np.linalg.inv(a[..., k]) for k in range(4)], 2), whole)
+    np.testing.assert_allclose(known.powers(*known.blocks(jnp.asarray(a)), jnp.asarray(rows)), expected, atol=1e-14)
+
+
+def test_no_branches_where_all_is_coupled():
+    """A chain, two free bodies that may touch, and a stem so long that branches are not worth it."""
+    assert branches_of(np.ones((7, 7), bool)) is None
+    assert branches_of(coupled(20, (1, 1))) is None
+    builder = dx.ModelBuilder()
+    for name in "ab":
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.1, mass=1.0))
+    floor, balls = c.Collider("world", c.Plane()), [c.Collider(name, c.Sphere(0.1)) for name in "ab"]
+    assert rows_of(c.scene(builder.build(), [floor, *balls])) is None
+    apart = rows_of(c.scene(builder.build(), [floor, *balls], ignore=[("a", "b")]))
+    assert apart is not None
+    assert apart.branches.rows == (tuple(range(6)), tuple(range(6, 12)))
+
+
+def walker(touches, limits):
+    """A base on three legs, one of them longer, with feet and a ball on the base itself, and limits of knees."""
+    builder, feet = dx.ModelBuilder(), []
+    builder.body("base", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.4, 0.1), mass=5.0))
+    for leg, count in enumerate((2, 2, 3)):
+        parent, place = "base", (0.2 * np.cos(2.1 * leg), 0.2 * np.sin(2.1 * leg), 0.0)
+        for k in range(count):
+            builder.body(
+                f"{leg}/{k}",
+                parent=parent,
+                joint=dx.Revolute((k, 1 - k, k)),
+                placement=dx.Transform.from_translation(place),
+                inertia=dx.SpatialInertia.capsule(0.03, 0.1, mass=0.5),
+                position_limits=(-0.05, 0.05) if k else None,
+            )
+            parent, place = f"{leg}/{k}", (0, 0, -0.15)
+        feet.append(c.Collider(parent, c.Sphere(0.15 * (1 if count == 2 else 0.1))))
+    material = c.Material(friction=0.6)
+    floor = c.Collider("world", c.Plane(), material=material)
+    balls = [*feet, c.Collider("base", c.Sphere(0.05))]
+    apart = [(a.on, b.on) for k, a in enumerate(balls) for b in balls[k + 1 :]]
+    return c.scene(builder.build(), [floor, *balls] if touches else [], ignore=apart if touches else (), limits=limits)
+
+
+@pytest.mark.spec("RBDA-6.4-BIS")
+@pytest.mark.parametrize(("touches", "limits"), [(True, True), (True, False), (False, True)])
+def test_steps_by_branches_are_those_of_the_whole(touches, limits):
+    """The velocity after a step with feet that stick and slide, limits that press, and one that is pressed alone."""
+    scene = walker(touches, limits)
+    rows = rows_of(scene)
+    assert rows is not None
+    rng = np.random.default_rng(2)
+    q = np.tile(dx.neutral(scene.model), (32, 1))
+    q[:, 2] = rng.uniform(0.25, 0.32, size=32)
+    q[:, 7:] = rng.uniform(-0.06, 0.06, size=q[:, 7:].shape)
+    q, v = jnp.asarray(q), jnp.asarray(rng.normal(size=(32, scene.nv)))
+    dt = jnp.asarray(0.002)
+
+    @jax.jit
+    @jax.vmap
+    def both(q, v):
+        at, inertia = placed(scene, q), dx.mass_matrix(scene.model, q)
+        axes = Turning.of_tree(scene.model, at, dt)
+        own = problem(scene, Numbers(0.02, 1e-6, 32), q, at, v, v, inertia, axes, dt).problem
+        normals = jnp.concatenate([own.jacobian[:, 2], own.stops])
+        powers = mobilities_of(rows, inertia, own.jacobian, own.stops), mobilities(inertia, normals)
+        return solved(own, rows)[0], solved(own)[0], powers
+
+    one, other, powers = both(q, v)
+    assert np.abs(one - v).max() > 0.1
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    np.testing.assert_allclose(*powers, rtol=1e-10)
