@@ -235,6 +235,18 @@ def test_integrate_and_difference_are_inverse(joint, rng):
     np.testing.assert_allclose(joint.difference(q, q), zero, atol=1e-15)
 
 
+@pytest.mark.parametrize("joint", [*JOINTS, *GIMBALS, dx.SphereInCylinder((1, 0, 2))], ids=label)
+@pytest.mark.spec("J-ALL")
+def test_two_displacements_are_one_by_their_sum_where_they_add(joint, rng):
+    """And only there: steppers make one of two by it."""
+    p = parameters(joint)
+    q, a, _ = states(joint, rng, 4)
+    b = states(joint, rng, 4)[1]
+    one = joint.integrate(q, tuple(x + y for x, y in zip(a, b, strict=True)), p)
+    two = joint.integrate(joint.integrate(q, a, p), b, p)
+    assert joint.adds == np.allclose(one, two, rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("joint", [j for j in (*JOINTS, dx.SphereInCylinder((1, 0, 2))) if j.nv], ids=label)
 @pytest.mark.spec("J-ALL")
 def test_rates_and_tangents_are_the_derivatives_of_integrate_and_difference(joint, rng):
