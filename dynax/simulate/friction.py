@@ -254,15 +254,13 @@ def decided(count: int) -> Callable[..., Decided]:
     @by_samples
     def again(model: Model, q, v, tau, dt, known: jax.Array, sense: jax.Array) -> jax.Array:
         """The evaluations, which have found `known`."""
-        equation = kick(model, q, v, tau, dt, law(model, sense))
-
-        solution = equation.solution(q)
+        solution = kick(model, q, v, tau, dt, law(model, sense)).solution(q)
 
         def nearer(a: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
             a = solution(v + 0.5 * dt * a, own)
             return a, a
 
-        start = varying_as((equation, q, v, dt), jnp.zeros_like(v))
+        start = varying_as((model, q, v, tau, dt), jnp.zeros_like(v))
         return lax.scan(nearer, start, known)[1]
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Decided, Decided]:
