@@ -45,7 +45,7 @@ ARMIJO = 1e-4
 # A step that gives this part of what the quadratic model says is taken; else shorter ones are tried while they help.
 ENOUGH = 0.5
 # After such a step, or none, limits are looked at together if the policy, cut off at them, helps not even the model.
-CRAMPED = 1 / 64
+CRAMPED = 1 / 512
 # How penalties grow, and the most that is tried.
 GROWTH, HEAVIEST = 10.0, 1e10
 
