@@ -334,7 +334,7 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     if problem.limits is None:
         policy = descent(eased)
     else:
-        limits = tuple(limit - s.u for limit in problem.limits)
+        limits = problem.limits[0] - s.u, problem.limits[1] - s.u
         policy, cut = _boxed(eased, limits)
         cramped = (s.count > 0) & (s.history.step[jnp.maximum(s.count - 1, 0)] <= CRAMPED) & (cut > 0)
         sloping = jnp.all(policy.convex) & (-jnp.sum(policy.promise) > small * scale)
