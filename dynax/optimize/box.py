@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dynax.optimize.lqr import Choice, half_inverse, times, transposed
+from dynax.optimize.lqr import LQ, Choice, Descent, half_inverse, times, transposed
 from dynax.sweep.scan import scan
 
 # Each round holds or lets go what it must; few need more than two. Steps are tried side by side.
@@ -60,3 +60,19 @@ def boxed(G: jax.Array, H: jax.Array, g: jax.Array, limits: tuple[jax.Array, jax
     return Choice(
         K, u, jnp.all(jnp.isfinite(K), axis=(0, 1)) & jnp.all(jnp.isfinite(u), axis=0), jnp.sum(g * u, axis=0)
     )
+
+
+def cut_off(lq: LQ, policy: Descent, limits: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """The cost from zero under a policy that is cut off at the limits, for trailing batch axes."""
+
+    def step(now: tuple, at: tuple) -> tuple[tuple, None]:
+        (x, cost), ((A, B, c, Q, S, R, q, r), K, k, limits) = now, at
+        u = jnp.clip(times(K, x) + k, *limits)
+        cost = cost + jnp.sum(x * (q + 0.5 * times(Q, x) + times(S, u)), axis=0)
+        cost = cost + jnp.sum(u * (r + 0.5 * times(R, u)), axis=0)
+        return (times(A, x) + times(B, u) + c, cost), None
+
+    zero = jnp.zeros_like(lq.q[-1])
+    stages = lq._replace(Q=lq.Q[:-1], q=lq.q[:-1])
+    (x, cost), _ = scan(step, (zero, jnp.sum(zero, axis=0)), (stages, policy.K, policy.k, limits))
+    return cost + jnp.sum(x * (lq.q[-1] + 0.5 * times(lq.Q[-1], x)), axis=0)

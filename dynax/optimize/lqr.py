@@ -230,6 +230,10 @@ def forward(lq: LQ, policy: Policy, x0: jax.Array, d: jax.Array | None = None) -
 class Descent(NamedTuple):
     """The solution from zero, as a solver needs it."""
 
+    x: jax.Array
+    """Shape `(N + 1, n)`."""
+    u: jax.Array
+    """Shape `(N, m)`."""
     K: jax.Array
     k: jax.Array
     multipliers: jax.Array
@@ -250,12 +254,15 @@ def descended(lq: LQ, minimise: Minimise = minimum, known: Any = None) -> Descen
 
     def step(x: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
         A, B, c, K, k, P, p = at
-        y = times(A, x) + times(B, times(K, x) + k) + c
+        u = times(K, x) + k
+        y = times(A, x) + times(B, u) + c
         ahead = times(P, y) + p
-        return y, (ahead, times(transposed(A), ahead), times(transposed(B), ahead))
+        return y, (x, u, ahead, times(transposed(A), ahead), times(transposed(B), ahead))
 
-    _, (ahead, by_x, by_u) = scan(step, jnp.zeros_like(first), (lq.A, lq.B, lq.c, choice.K, choice.k, P, p))
-    return Descent(choice.K, choice.k, ahead, first, by_x, by_u, choice.convex, choice.promise)
+    end, found = scan(step, jnp.zeros_like(first), (lq.A, lq.B, lq.c, choice.K, choice.k, P, p))
+    x, u, ahead, by_x, by_u = found
+    x = jnp.concatenate([x, end[None]])
+    return Descent(x, u, choice.K, choice.k, ahead, first, by_x, by_u, choice.convex, choice.promise)
 
 
 # Problems side by side in a batch on a CPU: few enough that a knot's matrices stay in the cache (14 states, 7 controls:

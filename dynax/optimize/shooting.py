@@ -13,6 +13,7 @@ for `a` of 1, 1/2, 1/4, ..., as long as that lowers the merit `cost + m |c|_1` f
 18.3); a whole step that does what it promises is the first and last. What bends the wrong way, or does not go down, is
 regularised in states and controls. With constraints, costs are those of an augmented Lagrangian; its multipliers move
 when it is nearly at rest, its penalty grows where they do not help (Howell, Jackson & Manchester 2019, "ALTRO").
+Limits of the controls are looked at knot by knot (`box`), and where that leads nowhere all together (`interior`).
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product
-from dynax.optimize.box import boxed
+from dynax.optimize.box import boxed, cut_off
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
+from dynax.optimize.interior import interior
 from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
 from dynax.optimize.plant import directions, linearized, rates
 from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, value
@@ -42,11 +44,17 @@ LEAST, MOST = 1e-8, 1e8
 ARMIJO = 1e-4
 # A step that gives this part of what the quadratic model says is taken; else shorter ones are tried while they help.
 ENOUGH = 0.5
+# After such a step, or none, limits are looked at together if the policy, cut off at them, helps not even the model.
+CRAMPED = 1 / 512
 # How penalties grow, and the most that is tried.
 GROWTH, HEAVIEST = 10.0, 1e10
 
 
-_boxed_descent = side_by_side(lambda lq, limits: descended(lq, boxed, limits))
+@side_by_side
+def _boxed(lq: LQ, limits: tuple[jax.Array, jax.Array]) -> tuple[Descent, jax.Array]:
+    """The policy between limits, and what the model costs where it is cut off at them."""
+    policy = descended(lq, boxed, limits)
+    return policy, cut_off(lq, policy, limits)
 
 
 class State(NamedTuple):
@@ -317,26 +325,31 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     eased = lq._replace(
         Q=lq.Q + s.regularisation * jnp.eye(n, dtype=dtype), R=lq.R + s.regularisation * jnp.eye(m, dtype=dtype)
     )
+    # States are known to rounding, and so are the gaps between them.
+    rounding = 8.0 * eps * (1.0 + jnp.max(jnp.abs(s.x)))
+    gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
+    # A part of the cost, and of one that is met exactly a part of what rounding leaves of it.
+    scale = eps**0.5 + jnp.abs(plain)
+
     if problem.limits is None:
         policy = descent(eased)
     else:
-        policy = _boxed_descent(eased, tuple(limit - s.u for limit in problem.limits))
+        limits = problem.limits[0] - s.u, problem.limits[1] - s.u
+        policy, cut = _boxed(eased, limits)
+        cramped = (s.count > 0) & (s.history.step[jnp.maximum(s.count - 1, 0)] <= CRAMPED) & (cut > 0)
+        sloping = jnp.all(policy.convex) & (-jnp.sum(policy.promise) > small * scale)
+        policy = interior(eased, limits, policy, cramped & sloping & (gap <= jnp.sqrt(small)))
     costates = jnp.concatenate([policy.first[None], policy.multipliers])
     # Where it comes to rest the point stays, and these slopes are those of the Lagrangian with the new multipliers.
     residual = left_over(problem, s.u, costates, (lq.q - costates).at[:-1].add(policy.by_x), lq.r + policy.by_u)
     solved = jnp.all(policy.convex) & jnp.all(jnp.isfinite(costates))
 
-    # States are known to rounding, and so are the gaps between them.
-    rounding = 8.0 * eps * (1.0 + jnp.max(jnp.abs(s.x)))
-    gap, misses = jnp.max(jnp.abs(lq.c)), jnp.sum(jnp.maximum(jnp.abs(lq.c) - rounding, 0.0))
     merit = jnp.where(solved, jnp.maximum(s.merit, 2.0 * jnp.max(jnp.abs(costates))), s.merit)
     promised = jnp.sum(policy.promise) - merit * misses
     finite = jnp.isfinite(cost) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in lq]))
 
     path, end = _constraints(problem, s.x, s.u)
     violation = _violation(problem, s, path, end)
-    # A part of the cost, and of one that is met exactly a part of what rounding leaves of it.
-    scale = eps**0.5 + jnp.abs(plain)
     rough = 1e-3 * jnp.minimum(violation, 1e-3) * (1.0 + jnp.abs(plain))
     calm = solved & (s.regularisation <= LEAST) & (gap <= jnp.sqrt(small))
     still = calm & (-promised <= jnp.maximum(small * scale, rough))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from optimize.standard import converged, near, runge_kutta, single
 
 import dynax as dx
@@ -234,3 +235,135 @@ def test_jets_by_collocation():
     assert ["".join(str(int(jet)) for jet in row) for row in burns[first]] == PUBLISHED[0]
     near(np.diff(np.append(first, N)) * DURATION / N, PUBLISHED[1], DURATION / N)
     near(fuel_and_jets(0.0)[0], 7.704, 1e-3)
+
+
+# Costs that are linear in the controls, without a square that fades ------------------------------------------------
+
+
+def pushed(steps: int, distance: jax.Array) -> o.Problem:
+    """A unit mass, to and fro with at most one, rest to rest over a distance in three seconds, with the least fuel."""
+    h = 3.0 / steps
+
+    def step(x, u, p):
+        v = x[1] + h * (u[0] - u[1])
+        return jnp.stack([x[0] + h * v, v])
+
+    return o.problem(
+        o.plant(step, states=2, controls=2),
+        jnp.zeros(2),
+        h,
+        knots=steps,
+        costs=[o.cost(lambda x, u, p: h * jnp.sum(u))],
+        end_constraints=[o.equality(lambda x, p: x - jnp.stack([p, 0.0]))],
+        lower=0.0,
+        upper=1.0,
+        params=distance,
+    )
+
+
+def test_least_fuel_of_a_mass():
+    """It burns for `t` at each end, `t (T - t)` the distance: where switches fall on knots the optimum is that of
+    continuous time. Between knots it is that of the linear program."""
+    steps, push = 30, jnp.zeros((30, 2))
+    h = 3.0 / steps
+    solve = jax.jit(lambda distance: o.solve(pushed(steps, distance), push, penalty=100.0))
+    result = converged(solve(0.4 * 2.6))
+    near(result.cost, 0.8, 1e-8)
+    force = np.concatenate([np.ones(4), np.zeros(22), -np.ones(4)])
+    near(result.controls[:, 0] - result.controls[:, 1], force, 1e-6)
+    assert result.iterations <= 60
+
+    distance = 1.0
+    moves = h * h * np.arange(steps, 0, -1)
+    rows = np.stack([np.concatenate([moves, -moves]), np.concatenate([np.full(steps, h), np.full(steps, -h)])])
+    known = scipy.optimize.linprog(np.full(2 * steps, h), A_eq=rows, b_eq=[distance, 0.0], bounds=(0.0, 1.0))
+    result = converged(solve(distance))
+    near(result.cost, known.fun, 1e-7)
+    near(result.cost, 3.0 - np.sqrt(9.0 - 4.0 * distance), 2e-3)
+    assert result.iterations <= 60
+
+
+def test_least_time_of_a_mass():
+    """Two seconds over a distance of one: half of them forward, half back."""
+    steps = 20
+    problem = o.collocation(
+        o.plant(lambda x, u, p: jnp.stack([x[1], u[0]]), states=2, controls=1),
+        jnp.zeros(2),
+        jnp.full(steps, 3.0 / steps),
+        method="midpoint",
+        costs=[o.cost(lambda x, u, p: jnp.ones(()))],
+        end_constraints=[o.equality(lambda x, p: x - jnp.array([1.0, 0.0]))],
+        lower=-1.0,
+        upper=1.0,
+        free_time=(0.2, 2.0),
+    )
+    line = np.linspace([0.0, 0.3], [1.0, 0.3], steps + 1)
+    guess = o.guess(problem, line, np.zeros((steps + 1, 1)))
+    result = converged(o.solve(problem, *guess, second_order=True, penalty=100.0))
+    near(duration(problem, result), 2.0, 1e-7)
+    near(result.controls[1:, 0], np.repeat([1.0, -1.0], steps // 2), 1e-6)
+
+
+@pytest.mark.slow
+def test_least_fuel_of_a_lander():
+    """In a plane, one jet below and two that turn it: from two guesses the same, and as Pontryagin's principle has it:
+    by the slopes of the Lagrangian of the motion that controls lead to, jets burn, do not, or are at a switch."""
+    steps, h, most = 40, 0.1, jnp.array([3.0, 1.0, 1.0])
+
+    def step(x, u, p):
+        push = jnp.stack([-u[0] * jnp.sin(x[2]), u[0] * jnp.cos(x[2]) - 1.0, u[1] - u[2]])
+        v = x[3:] + h * push
+        return jnp.concatenate([x[:3] + h * v, v])
+
+    problem = o.problem(
+        o.plant(step, states=6, controls=3),
+        jnp.array([2.0, 5.0, 0.3, -0.5, -1.0, 0.0]),
+        h,
+        knots=steps,
+        costs=[o.cost(lambda x, u, p: h * (u[0] + 0.1 * (u[1] + u[2])))],
+        end_constraints=[o.equality(lambda x, p: x)],
+        lower=0.0,
+        upper=most,
+    )
+    guesses = jnp.stack([jnp.full((steps, 3), 0.1), jnp.tile(jnp.array([1.0, 0.2, 0.2]), (steps, 1))])
+    solve = jax.jit(lambda u: o.solve(problem, u, second_order=True, penalty=100.0))
+
+    @jax.grad
+    def slopes(u, multipliers):
+        fuel = h * jnp.sum(u @ jnp.array([1.0, 0.1, 0.1]))
+        return fuel + multipliers @ o.rollout(problem, u)[-1]
+
+    costs = []
+    for u in guesses:
+        result = converged(solve(u))
+        costs.append(result.cost)
+        u, slope = np.asarray(result.controls), np.asarray(slopes(result.controls, result.multipliers.end))
+        off, full = u == 0.0, u == most
+        near(slope[~off & ~full], 0.0, 1e-6)
+        assert np.all(slope[off] > -1e-6)
+        assert np.all(slope[full] < 1e-6)
+        assert np.mean(off | full) > 0.9
+    near(costs[0], costs[1], 1e-7)
+
+
+@pytest.mark.slow
+def test_least_fuel_of_a_slew():
+    """Of a ball about an axis, as a mass goes; three pairs of jets, the others stay off."""
+    steps, model = 30, single(dx.Spherical(), (1.0, 1.0, 1.0))
+    rest, h = dx.neutral(model), 0.1
+    goal = dx.integrate(model, rest, jnp.array([0.0, 0.0, 0.4 * 2.6]))
+    problem = o.problem(
+        o.plant(model, actuation=np.hstack([np.eye(3), -np.eye(3)])),
+        jnp.concatenate([rest, jnp.zeros(3)]),
+        h,
+        knots=steps,
+        costs=[o.cost(lambda x, u, p: h * jnp.sum(u))],
+        end_constraints=[o.equality(lambda x, p: jnp.concatenate([dx.difference(model, goal, x[:4]), x[4:]]))],
+        lower=0.0,
+        upper=1.0,
+    )
+    result = converged(o.solve(problem, jnp.full((steps, 6), 0.01), second_order=True, penalty=100.0))
+    near(result.cost, 0.8, 1e-6)
+    force = np.zeros((steps, 3))
+    force[:, 2] = np.concatenate([np.ones(4), np.zeros(22), -np.ones(4)])
+    near(result.controls[:, :3] - result.controls[:, 3:], force, 1e-4)
