@@ -10,7 +10,8 @@ limits get multipliers here, and a Newton step in all that is unknown is one mor
 
 (Rao, Wright & Rawlings 1998, "Application of interior-point methods to model predictive control"; Nocedal & Wright
 2006, section 16.6). A direction is wanted, no vertex: it ends where limits cost a hundredth of what is promised, and
-`box` finds the last digits.
+`box` finds the last digits. It begins beside the motion that is known, since from further inside, where constraints
+that were met cost a thousand times what there is to win, multipliers of that size do not find back.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ ITERATIONS = 30
 EDGE, CENTRED = 0.99, 0.05
 # What limits may cost of what is promised.
 LEFT = 1e-2
+# How far inside it begins, as a part of what `box` would do or of the room there is.
+INSIDE = 1e-3
 # By which part of what `box` would do limits are wider, so that there is room between those which are the same.
 WIDER = 1e-6
 
@@ -36,6 +39,7 @@ class Inside(NamedTuple):
     """A motion within the limits."""
 
     x: jax.Array
+    """That which `u` leads to, once steps have been whole."""
     u: jax.Array
     z: jax.Array
     """Multipliers of lower and upper limits, shape `(2, N, m)`, zero of those at infinity."""
@@ -49,7 +53,7 @@ class Inside(NamedTuple):
 
 def interior(lq: LQ, limits: tuple[jax.Array, jax.Array], policy: Descent, wanted: jax.Array) -> Descent:
     """`policy`, which is that of `box`, and where another is `wanted` that of the best motion within the limits from
-    zero; no other where the problem bends the wrong way between them."""
+    zero; no other where the problem bends the wrong way between them, or none is found."""
     dtype = lq.R.dtype
     way = jnp.asarray([1.0, -1.0], dtype)[:, None, None]
     usual = jnp.max(jnp.abs(policy.k))
@@ -76,10 +80,10 @@ def interior(lq: LQ, limits: tuple[jax.Array, jax.Array], policy: Descent, wante
         x, u, z = s.x + size * (own.x - s.x), s.u + size * du, s.z + size * dz
         promised = -(jnp.sum(lq.q * x) + jnp.sum(lq.r * u))
         convex = jnp.all(own.convex) & jnp.isfinite(promised)
-        over = ~convex | ((size > 0.5) & (jnp.sum(z * room(u)) <= LEFT * promised))
+        over = ~convex | ((size > 0.9) & (jnp.sum(z * room(u)) <= LEFT * promised))
         return Inside(x, u, z, size, own, convex, s.count + 1, over)
 
-    edge = 0.1 * jnp.minimum(bounds[1] - bounds[0], usual)
+    edge = INSIDE * jnp.minimum(bounds[1] - bounds[0], usual)
     u = jnp.clip(jnp.zeros_like(edge), bounds[0] + edge, bounds[1] - edge)
     z = jnp.where(ends, -jnp.sum(policy.promise) / number / room(u), 0.0)
     none = jnp.zeros((), dtype)
@@ -89,4 +93,4 @@ def interior(lq: LQ, limits: tuple[jax.Array, jax.Array], policy: Descent, wante
     k = s.u - product(s.policy.K, s.x[:-1, :, None])[..., 0]
     slope = jnp.sum(lq.q * s.x) + jnp.sum(lq.r * s.u)
     found = s.policy._replace(x=s.x, u=s.u, k=k, promise=jnp.zeros_like(policy.promise).at[0].set(slope))
-    return jax.tree.map(lambda new, old: jnp.where(wanted & s.convex, new, old), found, policy)
+    return jax.tree.map(lambda new, old: jnp.where(wanted & s.convex & s.over, new, old), found, policy)
