@@ -44,8 +44,9 @@ LEAST, MOST = 1e-8, 1e8
 ARMIJO = 1e-4
 # A step that gives this part of what the quadratic model says is taken; else shorter ones are tried while they help.
 ENOUGH = 0.5
-# After such a step, or none, limits are looked at together if the policy, cut off at them, helps not even the model.
-CRAMPED = 1 / 512
+# After such a step, or none, limits are looked at together if the policy, cut off at them, loses so many times what it
+# promised in the model itself. Where it loses less, dynamics bend as well, and a batch would wait for little.
+CRAMPED, BROKEN = 1 / 512, 100.0
 # How penalties grow, and the most that is tried.
 GROWTH, HEAVIEST = 10.0, 1e10
 
@@ -336,8 +337,9 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
     else:
         limits = problem.limits[0] - s.u, problem.limits[1] - s.u
         policy, cut = _boxed(eased, limits)
-        cramped = (s.count > 0) & (s.history.step[jnp.maximum(s.count - 1, 0)] <= CRAMPED) & (cut > 0)
-        sloping = jnp.all(policy.convex) & (-jnp.sum(policy.promise) > small * scale)
+        slope = -jnp.sum(policy.promise)
+        cramped = (s.count > 0) & (s.history.step[jnp.maximum(s.count - 1, 0)] <= CRAMPED) & (cut > BROKEN * slope)
+        sloping = jnp.all(policy.convex) & (slope > small * scale)
         policy = interior(eased, limits, policy, cramped & sloping & (gap <= jnp.sqrt(small)))
     costates = jnp.concatenate([policy.first[None], policy.multipliers])
     # Where it comes to rest the point stays, and these slopes are those of the Lagrangian with the new multipliers.
