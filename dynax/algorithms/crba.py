@@ -19,6 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import along_moving, batch_last, trailing
+from dynax.compile.fence import apart
 from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -70,6 +71,21 @@ def walked(model: Model, q: jax.Array) -> tuple[Force, Freedoms]:
     return column_forces(model, s, kin, world_inertias(s, kin)), freedoms(model, s, kin)
 
 
+def pairs_at(model: Model, s: Setup, kin: Parts, inertias: Parts) -> jax.Array:
+    """What `of_pairs` makes the mass matrix of, where the rest of a kernel knows places and inertias already."""
+    force, rows = column_forces(model, s, kin, inertias), freedoms(model, s, kin)
+    if model.nv <= ELEMENTWISE:
+        return on_support(model, pair(force, rows.column, rows.position, rows.position))
+    left, right = map(apart, _to_base(model, force, rows))
+    return _on_support_alone(model.topology, left, right)
+
+
+def of_pairs(model: Model, pairs: jax.Array, armature: jax.Array) -> jax.Array:
+    """The mass matrix, for `armature` of shape `(nv, *batch)`."""
+    matrix = pairs if model.nv <= ELEMENTWISE else _in_matrix(model.topology, pairs)
+    return matrix + diagonal(armature.astype(pairs.dtype))
+
+
 def crba(model: Model, q: jax.Array) -> jax.Array:
     """The mass matrix `(nv, nv, *batch)`."""
     if model.nv > ELEMENTWISE:
@@ -80,19 +96,30 @@ def crba(model: Model, q: jax.Array) -> jax.Array:
 
 
 def _along_support(model: Model, q: jax.Array) -> jax.Array:
-    below, above = np.nonzero(np.tril(model.topology.velocity_support))
-    place = np.full((model.nv, model.nv), -1)
-    place[below, above] = place[above, below] = np.arange(len(below))
     pairs = _support_pairs(model.topology)((), *_walked_to_base(model, q))
-    matrix = take_rows(pairs, place.reshape(-1)).reshape(*place.shape, *q.shape[1:])
-    return matrix + diagonal(_armature(model, q))
+    return _in_matrix(model.topology, pairs) + diagonal(_armature(model, q))
 
 
 def _at_base(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _to_base(model, *walked(model, q))
+
+
+def _to_base(model: Model, force: Force, rows: Freedoms) -> tuple[jax.Array, jax.Array]:
     """`I^c s` and the columns, about a joint at the base of their tree, each `(6, nv, *batch)`."""
-    force, rows = walked(model, q)
     base = in_tree(model, rows.position)
     return components(force.shift_to_parent(base)), components(rows.column.shift(-base))
+
+
+def _on_support_alone(topology: Topology, force: jax.Array, column: jax.Array) -> jax.Array:
+    below, above = np.nonzero(np.tril(topology.velocity_support))
+    return sum((force[k, below] * column[k, above] for k in range(1, 6)), force[0, below] * column[0, above])
+
+
+def _in_matrix(topology: Topology, pairs: jax.Array) -> jax.Array:
+    below, above = np.nonzero(np.tril(topology.velocity_support))
+    place = np.full(topology.velocity_support.shape, -1)
+    place[below, above] = place[above, below] = np.arange(len(below))
+    return take_rows(pairs, place)
 
 
 # Two functions of their own, each of which one kernel can hold: in one, XLA would form both rows anew for every pair.
@@ -101,12 +128,7 @@ _walked_to_base = trailing(_at_base)
 
 @lru_cache(maxsize=512)
 def _support_pairs(topology: Topology) -> Callable[..., jax.Array]:
-    below, above = np.nonzero(np.tril(topology.velocity_support))
-
-    def pairs(_: tuple, force: jax.Array, column: jax.Array) -> jax.Array:
-        return sum((force[k, below] * column[k, above] for k in range(1, 6)), force[0, below] * column[0, above])
-
-    return trailing(pairs)
+    return trailing(lambda _, force, column: _on_support_alone(topology, force, column))
 
 
 def _by_product(model: Model, q: jax.Array) -> jax.Array:

@@ -33,9 +33,9 @@ from dynax.contact.motion import (
     contacts_at,
     growing,
     jacobian_at,
-    placed,
     relative_motion,
 )
+from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
 from dynax.contact.stops import Stops, filled, of_each_stop, stop_materials, stops_at
 from dynax.model.checks import as_state

@@ -25,7 +25,8 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
 from dynax.contact.coulomb import Impact, mobilities
 from dynax.contact.course import struck
-from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows, placed
+from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows
+from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus
 from dynax.contact.scene import Scene
 from dynax.linear.pseudo_inverse import pseudo_inverse

@@ -15,20 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.algorithms.frames import body_poses, body_velocities, root_offsets
-from dynax.compile.batching import trailing, with_derivatives_of
+from dynax.algorithms.frames import body_velocities
+from dynax.compile.batching import linear, trailing
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
+from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.model import Model
+from dynax.linear.sums import weighted
 from dynax.model.checks import as_state
-from dynax.spatial import Mat3, Motion, Transform, Vec3
-from dynax.sweep import take_rows
-from dynax.tree.freedoms import freedoms
-from dynax.tree.kinematics import kinematics
-from dynax.tree.setup import lift, setup
+from dynax.spatial import Transform, Vec3
 
 
 class Touch(NamedTuple):
@@ -40,49 +37,6 @@ class Touch(NamedTuple):
     """In the world, shape `(k, 3)` [m]."""
     normal: jax.Array
     """In world axes, from the first to the second of the pair, shape `(k, 3)`."""
-
-
-class Placed(NamedTuple):
-    """A tree at a configuration, in world axes."""
-
-    rotation: jax.Array
-    """Axes of the bodies, and of the world as the last row, which -1 stands for, shape `(n + 1, 3, 3)`."""
-    origin: jax.Array
-    """Shape `(n + 1, 3)`."""
-    turns: jax.Array
-    """What a unit of each freedom turns by, shape `(nv, 3)`."""
-    shifts: jax.Array
-    """And shifts by, the points at `places`, shape `(nv, 3)`."""
-    places: jax.Array
-    moments: jax.Array
-    """First moments of the bodies about their origins, shape `(n, 3)`."""
-
-
-@trailing
-def _placed(model: Model, q: jax.Array) -> tuple[Mat3, Vec3, Motion, Vec3, Vec3]:
-    s = setup(model, q, execution="automatic")
-    kin = kinematics(model, s, positions=True)
-    own = freedoms(model, s, kin)
-    root = take_rows(root_offsets(model, s), model.topology.body_of_velocity)
-    rotation, origin = body_poses(model, s, kin)
-    mass, com, moment = (
-        lift(x, n, q.ndim - 1, q.dtype) for x, n in ((model.mass, 1), (model.com, 2), (model.first_moment, 2))
-    )
-    moments = rotation @ Vec3(*(mass * com[:, k] + moment[:, k] for k in range(3)))
-    return rotation, origin, own.column, root + own.position, moments
-
-
-def placed(scene: Scene, q: jax.Array) -> Placed:
-    rotation, origin, column, place, moments = _placed(tree_of(scene.model), q)
-    world = jnp.eye(3, dtype=q.dtype)[None], jnp.zeros((1, 3), q.dtype)
-    return Placed(
-        jnp.concatenate([rotation.array, world[0]]),
-        jnp.concatenate([origin.array, world[1]]),
-        column.angular.array,
-        column.linear.array,
-        place.array,
-        moments.array,
-    )
 
 
 def contacts(scene: Scene, q: Any) -> Touch:
@@ -181,26 +135,81 @@ def frames_and_rows(scene: Scene, touch: Touch, q: jax.Array, at: Placed, signs:
     `(k, 3, nv)`: of all candidates, or of some with their `signs`."""
     signs = jnp.asarray(carried(scene) if signs is None else signs, q.dtype)
     frames = jax.vmap(frame)(touch.normal)
-    return frames, by_model(scene, q, _rows(frames, touch.point, signs, at.turns, at.shifts, at.places))
+    return frames, by_model(scene, q, _rows(signs, frames, touch.point, at.turns, at.shifts, at.places))
 
 
-def _plain_rows(frames, points, signs, *freedoms) -> jax.Array:
-    return jnp.einsum("kia,kja->kij", frames, _moved(points, lax.stop_gradient(signs), *freedoms))
+class _Bodies(NamedTuple):
+    """What rows of contacts are of: frames and points, and of each freedom how it turns and shifts, and where."""
+
+    frames: jax.Array
+    points: jax.Array
+    turns: jax.Array
+    shifts: jax.Array
+    places: jax.Array
+
+    def components(self) -> tuple[list[Vec3], Vec3, Vec3, Vec3, Vec3]:
+        frames, *vectors = self
+        axes = [Vec3(*(frames[:, a, k] for k in range(3))) for a in range(3)]
+        point, turns, shifts, places = (Vec3(*(x[:, k] for k in range(3))) for x in vectors)
+        return axes, point, turns, shifts, places
 
 
-@with_derivatives_of(_plain_rows)
-def _rows(frames, points, signs, turns, shifts, places) -> jax.Array:
-    axes = [Vec3.from_array(frames[:, k]) for k in range(3)]
-    point, angular, linear, place = map(Vec3.from_array, (points, turns, shifts, places))
-    return jnp.stack(_rows_apart((), axes, point, signs, angular, linear, place), axis=1)
+@jax.custom_jvp
+def _rows(signs: jax.Array, *given: jax.Array) -> jax.Array:
+    """`n . (shift + turn x (point - place))` of each axis of a frame and each freedom, shape `(k, 3, nv)`."""
+    return jnp.stack(_rows_apart((), _Bodies(*given), signs), axis=1)
+
+
+@_rows.defjvp
+def _rate_of_rows(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    along = _rows_along((), _Bodies(*primals[1:]), primals[0], _Bodies(*tangents[1:]))
+    return _rows(*primals), jnp.stack(along, axis=1)
+
+
+def _moved_there(axes, point, turns, shifts, places, signs: jax.Array) -> tuple[list[Vec3], Vec3]:
+    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
+    return axes, (shifts + turns.cross(point - places)) * signs
 
 
 @trailing
-def _rows_apart(_: tuple, axes: list, point: Vec3, signs, angular: Vec3, linear: Vec3, place: Vec3) -> list[jax.Array]:
-    """By components, which are taken apart and put together outside."""
-    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
-    moved = (linear + angular.cross(point - place)) * signs
+def _rows_apart(_: tuple, given: _Bodies, signs: jax.Array) -> list[jax.Array]:
+    """By components, which are put together outside."""
+    axes, moved = _moved_there(*given.components(), signs)
     return [axis.dot(moved) for axis in axes]
+
+
+def _rows_there(_: tuple, given: _Bodies, signs: jax.Array, rates: _Bodies) -> list[jax.Array]:
+    axes, moved = _moved_there(*given.components(), signs)
+    _axes, point, turns, _shifts, places = given.components()
+    daxes, dpoint, dturns, dshifts, dplaces = rates.components()
+    daxes, point, dpoint = jax.tree.map(lambda x: x[:, None], (daxes, point, dpoint))
+    change = (dshifts + dturns.cross(point - places) + turns.cross(dpoint - dplaces)) * signs
+    return [daxis.dot(moved) + axis.dot(change) for axis, daxis in zip(axes, daxes, strict=True)]
+
+
+def _rows_back(_: tuple, given: _Bodies, signs: jax.Array, bars: list[jax.Array]) -> _Bodies:
+    """A freedom after another, each with all contacts."""
+    axes, point, turns, shifts, places = given.components()
+
+    def freedom(total: tuple, own: tuple) -> tuple[tuple, tuple]:
+        sign, bars, turn, shift, place = own
+        arm = point - place
+        moved = (shift + turn.cross(arm)) * sign
+        force = (axes[0] * bars[0] + axes[1] * bars[1] + axes[2] * bars[2]) * sign
+        frames = tuple(one + moved * bar for one, bar in zip(total[0], bars, strict=True))
+        return (frames, total[1] + force.cross(turn)), (force, arm.cross(force))
+
+    one_by_one = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (signs, list(bars)))
+    nothing = jax.tree.map(lambda x: jnp.zeros_like(x * bars[0][:, 0]), (tuple(axes), point))
+    (frames, points), found = lax.scan(freedom, nothing, (*one_by_one, turns, shifts, places))
+    every = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), found)
+    force, moment = jax.tree.map(lambda x: x[0], weighted(np.ones((len(signs), 1)), every))
+    of_frames = jnp.stack([jnp.stack([f.x, f.y, f.z], 1) for f in frames], 1)
+    vectors = (jnp.stack([f.x, f.y, f.z], 1) for f in (points, moment, force, turns.cross(force)))
+    return _Bodies(of_frames, *vectors)
+
+
+_rows_along, _ = linear(_rows_there, _rows_back, _rows_there, _rows_there)
 
 
 def contact_wrenches(scene: Scene, touch: Touch, q: Any, forces: jax.Array) -> jax.Array:

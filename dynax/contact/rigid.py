@@ -16,7 +16,8 @@ from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.complementarity import ComplementarityStatus, complementary
-from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at, placed
+from dynax.contact.motion import candidate_materials, carried, contacts_at, jacobian_at
+from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.solve import solve

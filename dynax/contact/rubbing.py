@@ -27,7 +27,8 @@ from dynax.contact.alart_curnier import After, after
 from dynax.contact.complementarity import ComplementarityStatus
 from dynax.contact.coulomb import Impact, length_along
 from dynax.contact.frictional import SEQUENTIAL, STIFF, TOGETHER, balanced
-from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows, placed
+from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows
+from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus, gaps_at
 from dynax.contact.scene import Scene
 from dynax.contact.sets import LEAST, SLOW, Settled, onto_surfaces, pressing, remainder, spanning

@@ -19,7 +19,8 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.contact.coulomb import mobilities
 from dynax.contact.ends import Cone, Rope
 from dynax.contact.material import Material, of_stops
-from dynax.contact.motion import Placed, by_model, jacobian_at, placed
+from dynax.contact.motion import by_model, jacobian_at
+from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene
 from dynax.contact.shapes import EX, unit
 from dynax.embedding.model import tree_of

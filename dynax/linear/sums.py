@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 WRITTEN_OUT = 32
@@ -28,12 +29,18 @@ def summed(tree: Tree, axis: int = 1) -> Tree:
     return jax.tree.map(total, tree)
 
 
-@jax.custom_jvp
-def combined(rows: jax.Array, x: jax.Array) -> jax.Array:
+def by_terms(rows: jax.Array, x: jax.Array) -> jax.Array:
     """`sum_k x[k] rows[k]`, of rows `(n, ..., *batch)` and `(n, *batch)` or shapes that go with them, a term at a time:
-    as a loop it is in one kernel with the rest, where a sum over an axis is in none, or is slow."""
+    as a loop it is in one kernel with the rest, where a sum over an axis is in none, or is slow. So is its derivative.
+    """
     nothing = jnp.zeros(jnp.broadcast_shapes(rows.shape[1:], x.shape[1:]), rows.dtype)
     return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
+
+
+@jax.custom_jvp
+def combined(rows: jax.Array, x: jax.Array) -> jax.Array:
+    """The same, where its derivative is in no kernel."""
+    return by_terms(rows, x)
 
 
 @combined.defjvp
@@ -42,6 +49,20 @@ def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (rows, x), (drows, dx) = primals, tangents
     x_beside, dx_beside = (y.reshape(len(y), *(1,) * (rows.ndim - y.ndim), *y.shape[1:]) for y in (x, dx))
     return combined(rows, x), jnp.sum(drows * x_beside + rows * dx_beside, axis=0)
+
+
+def weighted(weights: np.ndarray, tree: Tree) -> Tree:
+    """`sum_k weights[k, i] x[k]` of every leaf, of numbers `(k, i)` that are known; a term at a time."""
+    leaves, structure = jax.tree.flatten(tree)
+
+    def added(totals: list, one: tuple) -> tuple[list, None]:
+        own, terms = one
+        return [
+            total + own.reshape(-1, *(1,) * term.ndim) * term for total, term in zip(totals, terms, strict=True)
+        ], None
+
+    nothing = [jnp.zeros((weights.shape[1], *x.shape[1:]), x.dtype) for x in leaves]
+    return structure.unflatten(lax.scan(added, nothing, (jnp.asarray(weights, leaves[0].dtype), leaves))[0])
 
 
 def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:

@@ -13,10 +13,10 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from dynax.algorithms.crba import mass_matrix
+from dynax.algorithms.crba import mass_matrix, of_pairs
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.motion import Placed, placed
+from dynax.contact.placing import Placed, placed, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.derivatives.implicit import KEPT
@@ -25,8 +25,10 @@ from dynax.derivatives.rule import closed_form
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.euler import SemiImplicitEuler
+from dynax.simulate.friction import kick, law
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
+from dynax.simulate.touching_begin import begun
 from dynax.simulate.touching_problem import Chosen, Numbers, problem
 from dynax.simulate.touching_rule import Known, Surfaces, velocity
 from dynax.simulate.trajectory import TouchReport, TouchStatus
@@ -103,11 +105,11 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        at, dt = placed(scene, q), jnp.asarray(dt, q.dtype)
+        dt = jnp.asarray(dt, q.dtype)
         if isinstance(model, Model):
-            chosen, axes, found = self._of_tree(scene, q, at, v, tau, dt)
+            chosen, axes, found = self._of_tree(scene, q, v, tau, dt)
         else:
-            free, stiff = SemiImplicitEuler().velocity(model, q, v, tau, dt)
+            at, (free, stiff) = placed(scene, q), SemiImplicitEuler().velocity(model, q, v, tau, dt)
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
@@ -117,35 +119,41 @@ class Touching(AbstractStepper):
         impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
         if chosen.rows is not None:
             impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
-        q = integrate(model, q, dt * axes.screw(found.v))
-        return Touched(q, axes.turned(found.v), impulses, chosen.signs * of_stops[:, 2], _report(chosen, found))
+        q, v = axes.ended(model, q, found.v)
+        return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found))
 
     def _numbers(self, nv: int, dtype: Any) -> Numbers:
         most = max(32, 2 * nv) if self.most is None else self.most
         return Numbers(self.relaxation, self.softness[int(dtype == jnp.float64)], most)
 
     def _of_tree(
-        self, scene: Scene, q: jax.Array, at: Placed, v: jax.Array, tau: jax.Array, dt: jax.Array
+        self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     ) -> tuple[Chosen, Turning, After]:
         """The problem of a step and its solution, of trees."""
         model = cast(Model, scene.model)
-        (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
-        axes = Turning.of_tree(model, at, dt)
 
-        def chosen_of(v: jax.Array, own: jax.Array, inertia: jax.Array) -> Chosen:
+        def chosen_of(at: Placed, v: jax.Array, own: jax.Array, inertia: jax.Array) -> tuple[Chosen, Turning]:
+            axes = Turning.of_tree(model, at, dt)
             # The Coriolis forces of the last evaluation are those of the one before.
             free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
-            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt)
+            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt), axes
 
         count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
-            chosen = chosen_of(v, accelerations(stiff, q, v, force, 0.5 * dt, own), mass_matrix(stiff, q))
+            (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
+            own = accelerations(stiff, q, v, force, 0.5 * dt, own)
+            chosen, axes = chosen_of(placed(scene, q), v, own, mass_matrix(stiff, q))
             return chosen, axes, self._after(scene, chosen.problem, dt)
-        chosen = chosen_of(v, own, mass_matrix(*lax.stop_gradient((stiff, q))))
-        known = Known(own, *(checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches)))
+        found = begun(SemiImplicitEuler().evaluations)(model, q, v, tau, dt)
+        equation = kick(model, q, v, tau, dt, law(model, found.stepped.sense))
+        own, stiff = found.stepped.accelerations, equation.model
+        inertia = of_pairs(model, found.pairs, lax.stop_gradient(stiff.armature))
+        chosen, axes = chosen_of(with_world(found.at), v, own, inertia)
+        reached, compliance = (checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches))
+        known = Known(own, reached, compliance, inertia)
         own = chosen.problem
         surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
-        end = velocity(stiff, q, v, force, dt, axes, surfaces, known)
+        end = velocity(stiff, q, v, equation.tau, dt, axes, surfaces, known)
         return chosen, axes, told(chosen.problem._replace(compliance=known.compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:

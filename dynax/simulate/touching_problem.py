@@ -24,7 +24,6 @@ from dynax.compile.batching import trailing, with_derivatives_of
 from dynax.contact.branching import Rows, mobilities_of, rows_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities, times
 from dynax.contact.motion import (
-    Placed,
     Touch,
     candidate_bodies,
     candidate_materials,
@@ -33,6 +32,7 @@ from dynax.contact.motion import (
     contacts_at,
     frames_and_rows,
 )
+from dynax.contact.placing import Placed
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of

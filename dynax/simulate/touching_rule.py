@@ -14,20 +14,22 @@ and no mass matrix is differentiated. How soft contacts are is taken as given.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.crba import crba
-from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.compile.batching import along_moving, is_zero, linear, trailing
 from dynax.contact.alart_curnier import matrix
-from dynax.contact.coulomb import Impact, coulomb, stiffness
+from dynax.contact.coulomb import Impact, along_normals, stiffness, within
 from dynax.derivatives.mean_velocity import accelerations, rate
-from dynax.linear.solve import solve_rows
-from dynax.linear.sums import combined
+from dynax.linear.each import each
+from dynax.linear.solve import eliminated, solve_rows
+from dynax.linear.sums import by_terms
 from dynax.model import Model
-from dynax.simulate.turning import Turning
+from dynax.simulate.turning import Turning, begun_rows
 
 
 class Surfaces(NamedTuple):
@@ -47,6 +49,7 @@ class Known(NamedTuple):
     v: jax.Array
     """After the step."""
     compliance: jax.Array
+    inertia: jax.Array
 
 
 def _found(model: Model, q, v, tau, dt, axes: Turning, surfaces: Surfaces, known: Known) -> jax.Array:
@@ -67,21 +70,107 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     dmean = change + half * da[-2]
     if not is_zero(ddt):
         dmean, later = dmean + dhalf * a[-2], later + ddt * a[-1]
-    free = later + along_moving(lambda axes, v, mean: axes.begun(v, mean), (axes, v, mean), (daxes, change, dmean))[1]
+    batch, own = v.shape[1:], (axes, surfaces)
+    daxes, dsurfaces = jax.tree.map(partial(_instantiated, batch), own, (daxes, dsurfaces))
+    given = _Given(
+        after, v, mean, _mass(model, q, known.inertia), known.compliance, *jax.tree.map(partial(_full, batch), own)
+    )
+    return after, _change((), given, _Rates(change, dmean, later, dsurfaces, daxes))
 
-    def problem(surfaces: Surfaces) -> Impact:
+
+class _Given(NamedTuple):
+    """Where the equation of impulses is differentiated, for trailing batch axes."""
+
+    after: jax.Array
+    v: jax.Array
+    mean: jax.Array
+    inertia: jax.Array
+    compliance: jax.Array
+    axes: Turning
+    surfaces: Surfaces
+
+    @property
+    def matrix(self) -> jax.Array:
+        """`H + J^T K J`."""
+        j, target, friction, stops = self.surfaces
+        own = Impact(self.inertia, self.v, self.v, j, target, self.compliance, self.compliance, friction, stops)
+        return matrix(own, stiffness(own, self.after))
+
+    def along(self, j: jax.Array, stops: jax.Array, v: jax.Array) -> jax.Array:
+        """`J v`."""
+        of_stops = along_normals(by_terms(jnp.moveaxis(stops, 1, 0), v))
+        return jnp.concatenate([by_terms(jnp.moveaxis(j, 2, 0), v), of_stops])
+
+    def impulses(self, u: jax.Array, target: jax.Array, friction: jax.Array) -> jax.Array:
+        return within(friction, (target - u) / self.compliance[:, None])
+
+    def push(self, surfaces: Surfaces) -> jax.Array:
+        """`J^T gamma(J v+)`."""
         j, target, friction, stops = surfaces
-        return Impact(inertia, v, v, j, target, known.compliance, known.compliance, friction, stops)
-
-    def push(surfaces: Surfaces) -> jax.Array:
-        own = problem(surfaces)
-        return own.push(coulomb(own, after))
-
-    inertia = mass(model, q)
-    own = problem(surfaces)
-    forces = combined(inertia, free) + along_moving(push, (surfaces,), (dsurfaces,))[1]
-    return after, solve_rows(matrix(own, stiffness(own, after)), forces)
+        impulses = self.impulses(self.along(j, stops, self.after), target, friction)
+        rows, rubbing = j.reshape(-1, *j.shape[2:]), impulses[: len(j)].reshape(-1, *impulses.shape[2:])
+        return by_terms(rows, rubbing[:, None]) + by_terms(stops, impulses[len(j) :, 2, None])
 
 
+class _Rates(NamedTuple):
+    """Of `v`, of the mean velocity, of `dt a_k`, of surfaces and of axes."""
+
+    v: jax.Array
+    mean: jax.Array
+    later: jax.Array
+    surfaces: Surfaces
+    axes: Turning
+
+
+def _momentum(given: _Given, x: _Rates) -> jax.Array:
+    """By how much momentum is out of balance at the `v+` found."""
+    free = jax.jvp(begun_rows, (given.axes, given.v, given.mean), (x.axes, x.v, x.mean))[1]
+    pushed = jax.jvp(given.push, (given.surfaces,), (x.surfaces,))[1]
+    return by_terms(given.inertia, free + x.later) + pushed
+
+
+def _there(_: tuple, given: _Given, x: _Rates) -> jax.Array:
+    a = given.matrix
+    return each(eliminated, a.shape[2:], a, _momentum(given, x)[:, None])[:, 0]
+
+
+def _back(_: tuple, given: _Given, bar: jax.Array) -> _Rates:
+    a, (j, target, friction, stops) = given.matrix, given.surfaces
+    bar = each(eliminated, a.shape[2:], jnp.swapaxes(a, 0, 1), bar[:, None])[:, 0]
+    later = by_terms(given.inertia, bar)
+    axes, v, mean = jax.vjp(begun_rows, given.axes, given.v, given.mean)[1](later)
+    u = given.along(j, stops, given.after)
+    impulses, pull = jax.vjp(given.impulses, u, target, friction)
+    along, by_target, by_friction = pull(given.along(j, stops, bar))
+
+    count = len(j)
+    by_j = impulses[:count, :, None] * bar + along[:count, :, None] * given.after
+    by_stops = impulses[count:, 2, None] * bar + along[count:, 2, None] * given.after
+    return _Rates(v, mean, later, Surfaces(by_j, by_target, by_friction, by_stops), axes)
+
+
+def _full(batch: tuple[int, ...], x: jax.Array) -> jax.Array:
+    return jnp.broadcast_to(x, x.shape[: x.ndim - len(batch)] + batch)
+
+
+def _instantiated(batch: tuple[int, ...], x: jax.Array, rate: Any) -> jax.Array:
+    """A rate for each sample."""
+    return _full(batch, jnp.zeros_like(x) if is_zero(rate) else rate)
+
+
+_change, _ = linear(
+    _there,
+    _back,
+    lambda _, given, x: solve_rows(given.matrix, _momentum(given, x)),
+    lambda _, given, x: x.later,
+)
 mass = trailing(crba)
+
+
+def _rate_of_mass(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    return _mass(*primals), along_moving(mass, primals[:2], tangents[:2])[1]
+
+
+# The mass matrix, as it is known, with its derivatives.
+_mass = trailing(lambda model, q, inertia: inertia, _rate_of_mass)
 velocity = trailing(_found, _rule)

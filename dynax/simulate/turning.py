@@ -23,11 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.compile.batching import trailing, with_derivatives_of
-from dynax.contact.motion import Placed
+from dynax.compile.both_ways import both_ways
+from dynax.contact.placing import Placed
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.linear.sums import Tree, combined
+from dynax.linear.sums import Tree, by_terms, combined
 from dynax.model import Model
+from dynax.model.configuration import integrate, integrate_rows
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
@@ -65,9 +67,11 @@ class Turning:
         """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
         return _begun(self, v, mean) if self.linear else v
 
-    def turned(self, w: jax.Array) -> jax.Array:
-        """`v+`."""
-        return _turned(self, w) if self.linear else w
+    def ended(self, model: Model | EmbeddedModel, q: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """`q+, v+`."""
+        if isinstance(model, Model):
+            return _tree_ended(model, q, w, self)
+        return integrate(model, q, self.dt * self.screw(w)), _embedded_turned(self, w) if self.linear else w
 
     def screw(self, w: jax.Array) -> jax.Array:
         """`x`."""
@@ -76,7 +80,7 @@ class Turning:
     def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
         """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
         angular, linear = np.array(self.angular, int), np.array(self.linear, int)
-        centre = _components(combined(jnp.moveaxis(self.centre, 2, 0), mean[:, None, None]), linear)
+        centre = _components(by_terms(jnp.moveaxis(self.centre, 2, 0), mean[:, None, None]), linear)
         change = by(_components(self.dt * take_rows(mean, angular), angular), centre)
         place = np.where(linear < 0, -1, 3 * np.arange(len(linear))[:, None] + np.arange(3)).ravel()
         rows = np.full(len(v), -1)
@@ -132,19 +136,25 @@ def _by_components(model: Model, *vectors: jax.Array) -> jax.Array:
     return found.reshape(*linear.shape, *found.shape[1:])
 
 
-@trailing
-def _begun(axes: Turning, v: jax.Array, mean: jax.Array) -> jax.Array:
-    return axes._changed(v, mean, lambda angle, c: angle.cross(c))
+def begun_rows(axes: Turning, v: jax.Array, mean: jax.Array) -> jax.Array:
+    """`Turning.begun` for trailing batch axes."""
+    return axes._changed(v, mean, lambda angle, c: angle.cross(c)) if axes.linear else v
 
 
-@trailing
-def _turned(axes: Turning, w: jax.Array) -> jax.Array:
-    return axes._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c)
+def _turned_rows(axes: Turning, w: jax.Array) -> jax.Array:
+    return axes._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c) if axes.linear else w
 
 
-@trailing
-def _screw(axes: Turning, w: jax.Array) -> jax.Array:
-    return axes._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c)
+def _screw_rows(axes: Turning, w: jax.Array) -> jax.Array:
+    return axes._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c) if axes.linear else w
+
+
+def _ended(model: Model, q: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax.Array, jax.Array]:
+    return integrate_rows(model, q, axes.dt * _screw_rows(axes, w)), _turned_rows(axes, w)
+
+
+_begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), both_ways(_ended)
+_embedded_turned = trailing(_turned_rows)
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:

@@ -12,7 +12,7 @@ from dynax import contact as c
 from dynax.contact.alart_curnier import solved
 from dynax.contact.branching import mobilities_of, rows_of
 from dynax.contact.coulomb import mobilities
-from dynax.contact.motion import placed
+from dynax.contact.placing import placed
 from dynax.linear.branches import branches_of
 from dynax.simulate.touching_problem import Numbers, problem
 from dynax.simulate.turning import Turning
