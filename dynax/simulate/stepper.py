@@ -78,7 +78,7 @@ def refuse_open(model: AnySystem, q: jax.Array) -> None:
         return
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((own, q))):
         return
-    with jax.ensure_compile_time_eval():  # within a program that is traced for other arguments, too
+    with jax.core.eval_context():  # within a program that is traced for other arguments, too
         rows = assembled(cast(Model, own), q, (False,) * own.nv, 0, None)[1]
     residual, error = np.asarray(rows.residual), np.abs(rows.residual) * np.asarray(rows.weights)
     worst = int(np.argmax(error))
