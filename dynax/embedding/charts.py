@@ -22,6 +22,7 @@ from dynax.constraints.residual import rows_at
 from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, plan_of
 from dynax.embedding.dynamics import Coordinates, tree_velocity
 from dynax.embedding.model import EmbeddedModel, of_independent
+from dynax.sweep import take_rows
 
 CHANGE = 0.1
 """Of the volume that pivoting finds: others are taken where the present ones have less."""
@@ -67,7 +68,9 @@ def charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
     columns, least = _chosen(p, *lax.stop_gradient((present, rows.entries, rows.weights)))
     error = jnp.max(jnp.abs(rows.residual) * rows.weights, axis=0, initial=0.0)
     other = EmbeddedModel(model.tree, model.embedding, model.chart._replace(columns=columns))
-    return Charted(columns, of_independent(other, whole), whole[p.independent], least, lax.stop_gradient(error))
+    return Charted(
+        columns, of_independent(other, whole), take_rows(whole, p.independent), least, lax.stop_gradient(error)
+    )
 
 
 def _chosen(p: NodePlan, present: Columns, entries: jax.Array, weights: jax.Array) -> tuple[Columns, jax.Array]:
@@ -86,21 +89,31 @@ def _chosen(p: NodePlan, present: Columns, entries: jax.Array, weights: jax.Arra
 
 def _lengths(rest: jax.Array) -> jax.Array:
     """The diagonal of `R`, `(aggregates, columns)`, of matrices `(aggregates, rows, columns)`."""
-    return _eliminated(rest, rest.shape[2], lambda k, lengths: jnp.zeros_like(lengths).at[:, k].set(1.0))[1]
+    units, batch = np.eye(rest.shape[2]), (1,) * (rest.ndim - 3)
+
+    def own(k: int, lengths: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(jnp.asarray(units[k].reshape(-1, *batch), lengths.dtype), lengths.shape)
+
+    return _eliminated(rest, rest.shape[2], own)[1]
 
 
 def _pivoted(rest: jax.Array, dependent: int, preferred: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """The permutation that puts the longest column first each time, as lengths count, and the lengths."""
-    counts = jnp.asarray(preferred.reshape(*preferred.shape, *(1,) * (rest.ndim - 3)), rest.dtype)
+    batch = (1,) * (rest.ndim - 3)
+    counts = jnp.asarray(preferred.reshape(*preferred.shape, *batch), rest.dtype)
+    before = np.tri(rest.shape[2], k=-1).reshape(rest.shape[2], -1, *batch)
 
     def longest(_, lengths: jax.Array) -> jax.Array:
-        place = jnp.arange(lengths.shape[1]).reshape(-1, *(1,) * (lengths.ndim - 2))
-        return (place == jnp.argmax(lengths * counts, axis=1)[:, None]).astype(lengths.dtype)
+        """The first of those that no other is longer than, by pairs: a search for it would be in no kernel."""
+        length = lengths * counts
+        own, other = length[:, :, None], length[:, None]
+        beaten = jnp.any((other > own) | ((other == own) & jnp.asarray(before > 0)), axis=2)
+        return 1.0 - beaten.astype(lengths.dtype)
 
     taken, pivots = _eliminated(rest, dependent, longest)
     left = 1.0 - jnp.sum(taken, axis=2)
-    place = jnp.cumsum(left, axis=1)[:, :, None]
-    free = jnp.arange(1, left.shape[1] - dependent + 1).reshape(-1, *(1,) * (left.ndim - 2))
+    place = (left + jnp.sum(left[:, None] * jnp.asarray(before, left.dtype), axis=2))[:, :, None]
+    free = jnp.arange(1, left.shape[1] - dependent + 1).reshape(-1, *batch)
     return jnp.concatenate([taken, left[:, :, None] * (place == free)], axis=2), pivots
 
 

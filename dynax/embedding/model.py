@@ -29,6 +29,7 @@ from dynax.embedding.coefficients import (
     coefficients,
     dense,
     elimination,
+    pick,
     plan_of,
 )
 from dynax.errors import ModelError
@@ -324,9 +325,12 @@ def of_independent(model: EmbeddedModel, whole: jax.Array) -> jax.Array:
     found = take_rows(whole, p.independent)
     if model.chart is None:
         return found
-    place = np.full(model.tree.nv, -1)
-    place[p.independent] = np.arange(len(p.independent))
+    place, index = np.full(model.tree.nv, -1), np.arange(len(p.independent))
+    place[p.independent] = index
+    rows, end = [found], len(found)
     for g, columns in zip(p.groups, model.chart.columns, strict=True):
-        own = jnp.sum(columns[:, :, g.dependent :] * whole[g.freedoms][:, :, None], axis=1)
-        found = found.at[place[g.freedoms[:, g.dependent :]]].set(own, unique_indices=True)
-    return found
+        own = jnp.sum(columns[:, :, g.dependent :] * pick(whole, g.freedoms)[:, :, None], axis=1)
+        rows.append(own.reshape(-1, *own.shape[2:]))
+        index[place[g.freedoms[:, g.dependent :]].reshape(-1)] = end + np.arange(len(rows[-1]))
+        end += len(rows[-1])
+    return take_rows(jnp.concatenate(rows), index)
