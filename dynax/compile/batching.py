@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import jax
 import jax.core
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
@@ -28,47 +29,56 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dynax.compile.lowering import in_many_kernels, on_cpus, on_one_device
 
 Result = TypeVar("Result")
+KEPT = "dynax_kept"
+"""The name of few numbers that took most of the time of a step: kept with the states of a rollout, they are not found
+twice when its derivative goes back."""
 Rule = Callable[[tuple, tuple], tuple[Any, Any]]
 """`(primals, tangents) -> (value, tangent)`, where `is_zero` knows the tangents that are zero."""
 
+Tangent = Callable[[tuple, Any, tuple], Any]
+"""`(primals, value, tangents) -> tangent`, where `is_zero` knows the tangents that are zero."""
+
 
 def trailing(
-    core: Callable[..., Result], rule: Rule | None = None, *, tile: int | None = None
+    core: Callable[..., Result],
+    rule: Rule | None = None,
+    *,
+    tangent: Tangent | None = None,
+    differentiated_as: Callable[..., Result] | None = None,
+    tile: int | None = None,
 ) -> Callable[..., Result]:
     """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
-    Arrays may be trees of them, or `None`. Results are arrays, or trees of them, with the batch axes last. `rule` is
-    the derivative, by default that of `core` itself; `tile`, how many samples a CPU takes at a time, by default as many
-    as shapes suggest.
+    Arrays may be trees of them, or `None`. Results are arrays, or trees of them, with the batch axes last. The
+    derivative is that of `core` itself, a function of the same kind; or that of `differentiated_as`, which has the same
+    value; or `tangent`, of a value that rollouts then keep; or `rule`, which stays as it is written. `tile`: how many
+    samples a CPU takes at a time, by default as many as shapes suggest.
     """
     compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
-
-    def differentiated(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-        return along_moving(core, primals, tangents)
-
-    function = _Batched(compiled, rule or differentiated, tile)
+    function = _Batched(compiled, rule, tile)
+    function.tangent, function.plain = tangent, differentiated_as or core
     return wraps(core)(lambda *args: function(*args))
 
 
-def batch_last(core: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
+def batch_last(core: Callable[..., Result], rule: Rule | None = None, **options: Any) -> Callable[..., Result]:
     """`trailing`, compiled when it is called outside of `jit`."""
-    return jax.jit(trailing(core, rule))
+    return jax.jit(trailing(core, rule, **options))
 
 
-def batch_last_vectors(core: Callable[..., Any], rule: Rule | None = None) -> Callable[..., jax.Array]:
+def batch_last_vectors(core: Callable[..., Any], rule: Rule | None = None, **options: Any) -> Callable[..., jax.Array]:
     """`batch_last` of a function whose result has components and an `array` of them, which is put together outside:
     inside one kernel each of its elements would choose between them."""
-    components = trailing(core, rule)
+    components = trailing(core, rule, **options)
     return jax.jit(lambda *args: components(*args).array)
 
 
-def walking(made: Callable[[Callable, Rule], Callable]) -> Callable[[Callable], Callable]:
+def walking(made: Callable[..., Callable]) -> Callable[[Callable], Callable]:
     """`trailing`, `batch_last` or `batch_last_vectors` of a function with a keyword `execution`: that which is best in
-    one kernel, and levels for the derivative, which is in many. Only for what takes and gives nothing in rows."""
+    one kernel, and levels for the derivative. Only for what takes and gives nothing in rows."""
 
     def decorated(core: Callable) -> Callable:
-        derivative = partial(along_moving, partial(core, execution="levels"))
-        return wraps(core)(made(partial(core, execution="automatic"), derivative))
+        by_levels = partial(core, execution="levels")
+        return wraps(core)(made(partial(core, execution="automatic"), differentiated_as=by_levels))
 
     return decorated
 
@@ -94,11 +104,9 @@ def linear(
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), back.shapes(structure, leaves))
         return jax.vjp(lambda x: exact(*given, x), nothing)[1](y)[0]
 
-    there, back = (
-        _Batched(jax.jit(one), partial(along_moving, true))
-        for one, true in ((core, exact), (transpose, exact_transpose or transposed))
-    )
-    there.transpose, back.transpose, there.like = back, there, like
+    there, back = _Batched(jax.jit(core)), _Batched(jax.jit(transpose))
+    there.plain, back.plain = exact, exact_transpose or transposed
+    _are_transposes(there, back, like)
     return there, back
 
 
@@ -141,12 +149,18 @@ def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:
 class _Batched:
     """A function on trees as a call of the primitive on their leaves."""
 
-    def __init__(self, core: Callable, rule: Rule, tile: int | None = None) -> None:
+    def __init__(self, core: Callable, rule: Rule | None = None, tile: int | None = None) -> None:
         self.core, self.rule, self.tile = core, rule, tile
+        self.tangent: Tangent | None = None
+        self.plain: Callable = core
+        """What is differentiated where there is neither."""
         self.transpose: _Batched | None = None
         """Of what is linear in its last argument."""
         self.like: Callable = core
         """A function with results of the same shapes."""
+        self.derived = False
+        """Whether it is the derivative of another."""
+        self._made: dict[tuple, _Batched] = {}
 
     def __call__(self, *args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
@@ -163,6 +177,57 @@ class _Batched:
     def on_leaves(self, structure: Any, leaves: Any) -> list:
         with jax.numpy_rank_promotion("allow"):
             return jax.tree.leaves(self.core(*structure.unflatten(leaves)))
+
+    def linearized(self, structure: Any, moving: tuple[int, ...], real: tuple[int, ...]) -> _Batched:
+        """As `_linearized`, traced once for all who ask for it."""
+        key = structure, moving, real
+        if key not in self._made:
+            self._made[key] = self._linearized(*key)
+        return self._made[key]
+
+    def _linearized(self, structure: Any, moving: tuple[int, ...], real: tuple[int, ...]) -> _Batched:
+        """The tangents of the results `real` from those of the leaves `moving`, a function of
+
+        - `still`: the other leaves of the first argument, and `rest`, of all others, `None` where one moves,
+        - `values`: the leaves that move, with the full batch,
+        - `found`: the results, where the tangent needs them,
+
+        and of the tangents of `values`.
+        """
+
+        def at(still: tuple, rest: tuple, values: list, others: Callable[[Any], Any] = lambda x: x) -> Any:
+            every = [None if x is None else others(x) for x in (*still, *rest)]
+            for k, value in zip(moving, values, strict=True):
+                every[k] = value
+            return structure.unflatten(every)
+
+        def results(of: Callable, still: tuple, rest: tuple, values: list) -> list:
+            every = jax.tree.leaves(of(*at(still, rest, values)))
+            return [every[k] for k in real]
+
+        def there(still: tuple, rest: tuple, values: list, found: list | None, along: list) -> list:
+            if self.tangent is None:
+                return jax.jvp(partial(results, self.plain, still, rest), (values,), (along,))[1]
+            args, zeros = at(still, rest, values), at(still, rest, along, lambda x: ad.Zero(jax.typeof(x)))
+            value = jax.tree.structure(self.shapes(structure, jax.tree.leaves(args))).unflatten(found)
+            rates = jax.tree.leaves(self.tangent(args, value, zeros), is_leaf=is_zero)
+            return [ad.instantiate_zeros(rates[k]) for k in real]
+
+        def back(still: tuple, rest: tuple, values: list, found: list | None, bars: list) -> list:
+            if self.tangent is None:
+                return jax.vjp(partial(results, self.plain, still, rest), values)[1](bars)[0]
+            nothing = jax.tree.map(jnp.zeros_like, values)
+            return jax.vjp(partial(there, still, rest, values, found), nothing)[1](bars)[0]
+
+        found = _Batched(jax.jit(there), tile=self.tile), _Batched(jax.jit(back), tile=self.tile)
+        _are_transposes(*found, lambda still, rest, values, *_: results(self.like, still, rest, values))
+        found[1].like = lambda still, rest, values, found, bars: values
+        return found[0]
+
+
+def _are_transposes(there: _Batched, back: _Batched, like: Callable) -> None:
+    there.transpose, back.transpose, there.like = back, there, like
+    there.derived = back.derived = True
 
 
 _primitive = Primitive("dynax_batch_last")
@@ -213,8 +278,25 @@ def _batched(leaves: tuple, axes: tuple, *, function: _Batched, structure: Any, 
 def _differentiated(
     leaves: tuple, rates: tuple, *, function: _Batched, structure: Any, batch: tuple[int, ...]
 ) -> tuple:
-    value, rate = function.rule(structure.unflatten(leaves), structure.unflatten(rates))
-    return jax.tree.leaves(value), jax.tree.leaves(rate)
+    if function.rule is not None:
+        value, rate = function.rule(structure.unflatten(leaves), structure.unflatten(rates))
+        return jax.tree.leaves(value), jax.tree.leaves(rate)
+    found = _primitive.bind(*leaves, function=function, structure=structure, batch=batch)
+    if function.tangent is not None:
+        found = [checkpoint_name(x, KEPT) for x in found]
+    real = tuple(k for k, x in enumerate(found) if jnp.issubdtype(x.dtype, jnp.inexact))
+    moving = tuple(k for k, rate in enumerate(rates) if not is_zero(rate))
+
+    def full(x: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch))
+
+    still = tuple(None if k in moving else x for k, x in enumerate(leaves))
+    first = len(jax.tree.leaves(structure.unflatten(range(len(leaves)))[0]))
+    values, along = ([full(x[k]) for k in moving] for x in (leaves, rates))
+    args, whole = jax.tree.flatten((still[:first], still[first:], values, function.tangent and found, along))
+    linear = function.linearized(structure, moving, real)
+    change = dict(zip(real, _primitive.bind(*args, function=linear, structure=whole, batch=batch), strict=True))
+    return found, [change.get(k, ad.Zero(jax.typeof(x).to_tangent_aval())) for k, x in enumerate(found)]
 
 
 batching.primitive_batchers[_primitive] = _batched

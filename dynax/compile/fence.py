@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 def apart(a: jax.Array) -> jax.Array:
     """One array, computed before anything that uses it."""
-    return _apart.bind(a, called=False) if a.ndim and a.size else a
+    return line.bind(a, called=False) if a.ndim and a.size else a
 
 
 def fenced(tree: T, batch: tuple[int, ...]) -> T:
@@ -60,29 +60,9 @@ def _lowered(a: jax.Array, *, called: bool) -> jax.Array:
     return call(a)
 
 
-def with_calls(program: Any) -> Any:
-    """A program that will be in one kernel, its lines calls; elsewhere each would be a kernel of its own."""
-
-    def own(equation: Any) -> Any:
-        if equation.primitive is _apart:
-            return equation.replace(params={"called": True})
-        return equation.replace(params={name: inner(value) for name, value in equation.params.items()})
-
-    def inner(value: Any) -> Any:
-        if isinstance(value, tuple | list):
-            return type(value)(map(inner, value)) if type(value) in (tuple, list) else value
-        if not hasattr(value, "eqns"):
-            return value
-        if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
-            return value.replace(jaxpr=inner(value.jaxpr))
-        return value.replace(eqns=[own(x) for x in value.eqns])
-
-    return inner(program)
-
-
-_apart = Primitive("dynax_apart")
-_apart.def_impl(lambda a, called: a)
-_apart.def_abstract_eval(lambda a, called: a.update(weak_type=False))
-ad.deflinear2(_apart, lambda bar, a, called: [bar if type(bar) is ad.Zero else apart(bar)])
-batching.primitive_batchers[_apart] = lambda arrays, axes, called: (_apart.bind(*arrays, called=called), axes[0])
-mlir.register_lowering(_apart, mlir.lower_fun(_lowered, multiple_results=False))
+line = Primitive("dynax_apart")
+line.def_impl(lambda a, called: a)
+line.def_abstract_eval(lambda a, called: a.update(weak_type=False))
+ad.deflinear2(line, lambda bar, a, called: [bar if type(bar) is ad.Zero else apart(bar)])
+batching.primitive_batchers[line] = lambda arrays, axes, called: (line.bind(*arrays, called=called), axes[0])
+mlir.register_lowering(line, mlir.lower_fun(_lowered, multiple_results=False))

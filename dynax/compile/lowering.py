@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import jax
@@ -34,7 +35,8 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
     def in_tiles(*leaves: jax.Array) -> list:
-        return tiled(lambda own: function.on_leaves(structure, own), structure, len(batch), leaves, function.tile)
+        whole, derived = partial(function.on_leaves, structure), function.derived
+        return tiled(whole, structure, len(batch), leaves, function.tile, derived=derived)
 
     if count == 1:
         with on_one_device():
@@ -81,15 +83,17 @@ def tiled(
     batch_axes: int,
     leaves: Sequence[jax.Array],
     width: int | None = None,
+    *,
+    derived: bool = False,
 ) -> list[jax.Array]:
-    """`function(leaves)` in one kernel, and tile by tile where the batch is long.
+    """`function(leaves)` in one kernel, and tile by tile where the batch is long; `derived`: a derivative.
 
     The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
     cut, and whatever the others hold comes along.
     """
 
     def whole(leaves: Sequence[jax.Array]) -> list:
-        return in_one_kernel(lambda *leaves: function(leaves), leaves)
+        return in_one_kernel(lambda *leaves: function(leaves), leaves, derived=derived)
 
     batch = tuple(_length(leaves, k) for k in range(-batch_axes, 0))
     samples = math.prod(batch)
@@ -98,7 +102,7 @@ def tiled(
     alike = _alike(leaves, batch_axes)
     if alike > 1:
         one_axis = [_as_one_axis(x, alike) for x in leaves]
-        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width)
+        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width, derived=derived)
         return [_as_axes(x, batch[-alike:]) for x in flat]
     near = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
     width = even_width(near, batch[-1])

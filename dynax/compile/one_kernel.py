@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.compile.fence import with_calls
+from dynax.compile.prepared import is_large_sum, prepared
 from dynax.compile.versions import available
 
 LOOPS = frozenset(
@@ -39,8 +39,6 @@ LOOPS = frozenset(
 """Primitives of which XLA on a CPU makes loops."""
 CALLS = frozenset(("custom_jvp_call", "custom_vjp_call", "jit", "scan", "while"))
 """Those that call others."""
-LARGEST_SUM = 2048
-"""Elements that are summed: from 4096 on XLA hands them to a library; half of it, not to depend on the last one."""
 
 
 def expected() -> bool:
@@ -48,18 +46,22 @@ def expected() -> bool:
     return jax.default_backend() == "cpu" and available()
 
 
-def in_one_kernel(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:
-    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU."""
-    return marked(function, arrays) if available() else function(*arrays)
+def in_one_kernel(
+    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False
+) -> list[jax.Array]:
+    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU. `derived`: a derivative."""
+    return marked(function, arrays, derived=derived) if available() else function(*arrays)
 
 
-def marked(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]) -> list[jax.Array]:
+def marked(
+    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False
+) -> list[jax.Array]:
     """`function(*arrays)` in a call with the mark, unless it holds what a kernel cannot; in any version of JAX."""
     # Not at the top of the module: without them dynax runs as well, only slower.
     from jax.experimental.scheduling_groups import xla_metadata_call
     from jax.extend.core import jaxpr_as_fun
 
-    traced = jax.make_jaxpr(function)(*arrays)
+    traced = prepared(jax.make_jaxpr(function)(*arrays), derived=derived)
     if not all(map(_can_be_inside, equations(traced.jaxpr))):
         return function(*arrays)
     present = [x for x in arrays if x.size]
@@ -69,7 +71,7 @@ def marked(function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array]
         rest = iter(given)
         whole = [next(rest) if x.size else jnp.zeros(x.shape, x.dtype) for x in arrays]
         read = [jnp.concatenate([x.reshape(-1)[:1] for x in given if x.dtype == t]) for t in types]
-        return [*jaxpr_as_fun(with_calls(traced))(*whole), *read]
+        return [*jaxpr_as_fun(traced)(*whole), *read]
 
     call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
     return call(*lax.optimization_barrier(present))[: len(traced.out_avals)]
@@ -85,6 +87,4 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def _can_be_inside(equation: Any) -> bool:
-    name = equation.primitive.name
-    summed = name.startswith("reduce_") and equation.invars[0].aval.size > LARGEST_SUM
-    return name in LOOPS | CALLS and not summed
+    return equation.primitive.name in LOOPS | CALLS and not is_large_sum(equation)

@@ -21,10 +21,6 @@ from jax import lax
 
 from dynax.compile.batching import linear, trailing
 
-KEPT = "dynax_kept"
-"""The name of few numbers that took most of the time of a step: kept with the states of a rollout, they are not found
-twice when its derivative goes back."""
-
 
 class Change(NamedTuple):
     """Changes of the leaves `P`, of `q` and `v` where they move, and of the right side or of what is found."""

@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
 from dynax.compile.batching import along_moving, batch_last, is_zero
 from dynax.constraints.residual import rows_at
-from dynax.derivatives.implicit import KEPT
 from dynax.embedding.coefficients import dependents, expanded, plan_of
 from dynax.embedding.model import EmbeddedModel, factors, of_independent
 from dynax.model import Model
@@ -59,12 +57,11 @@ def _displaced(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
     return lax.scan(moved, q, np.arange(1 + (CORRECTIONS if p.groups else 0)) == 0)[0]
 
 
-def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+def _rate(primals: tuple, found: jax.Array, tangents: tuple) -> jax.Array:
     model, dmodel = primals[0], tangents[0]
     tree, p = model.tree, plan_of(model.tree, model.embedding)
     if not _are_apart(model):
-        return along_moving(_displaced, primals, tangents)
-    found = checkpoint_name(displaced(*primals), KEPT)
+        return along_moving(_displaced, primals, tangents)[1]
     e, x = factors(model, rows_at(tree, found))
 
     def open_yet(model: EmbeddedModel, q: jax.Array, dv: jax.Array) -> jax.Array:
@@ -75,10 +72,10 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     if not all(is_zero(leaf) for leaf in jax.tree.leaves(dmodel, is_leaf=is_zero)):
         opened = along_moving(lambda model: rows_at(model.tree, found).residual, (model,), (dmodel,))[1]
         change = change - dependents(p, e, opened)
-    return found, rate_rows(tree, found, change)
+    return rate_rows(tree, found, change)
 
 
-displaced = batch_last(_displaced, _rule)
+displaced = batch_last(_displaced, tangent=_rate)
 """`integrate` of an embedded model: `(model, q, dv)`, for plain `vmap`."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dynax.derivatives.implicit import KEPT
+from dynax.compile.batching import KEPT
 
 ONE_LEVEL = 1024
 """Up to this many steps the states between them are kept, which are few beside what one step needs: a second level

@@ -8,7 +8,7 @@ import jax
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from dynax.derivatives.implicit import KEPT
+from dynax.compile.batching import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate

@@ -14,12 +14,12 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import mass_matrix, of_pairs
+from dynax.compile.batching import KEPT
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
 from dynax.contact.placing import Placed, placed, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
-from dynax.derivatives.implicit import KEPT
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.derivatives.rule import closed_form
 from dynax.model import Model

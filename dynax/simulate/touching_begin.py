@@ -17,9 +17,8 @@ from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import pairs_at
 from dynax.algorithms.mean_velocity import place
-from dynax.compile.batching import trailing
+from dynax.compile.batching import KEPT, trailing
 from dynax.contact.placing import Placed, moved_with, placed_with_pairs, places_at, stacked
-from dynax.derivatives.implicit import KEPT
 from dynax.model import Model
 from dynax.simulate.friction import Stepped, settled, stepped
 

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.compile.batching import trailing, with_derivatives_of
-from dynax.compile.both_ways import both_ways
 from dynax.contact.placing import Placed
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
@@ -153,7 +152,7 @@ def _ended(model: Model, q: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax
     return integrate_rows(model, q, axes.dt * _screw_rows(axes, w)), _turned_rows(axes, w)
 
 
-_begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), both_ways(_ended)
+_begun, _screw, _tree_ended = map(trailing, (begun_rows, _screw_rows, _ended))
 _embedded_turned = trailing(_turned_rows)
 
 

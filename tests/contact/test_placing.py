@@ -9,7 +9,6 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
-from dynax.compile.both_ways import both_ways
 from dynax.contact.motion import contacts_at, frames_and_rows
 from dynax.contact.placing import placed, tree_placed
 from dynax.model.configuration import integrate
@@ -103,30 +102,3 @@ def test_rows():
     for way in (jax.jacfwd, jax.jacrev):
         found = way(lambda d: rows(integrate(model, q, d)))(jnp.zeros(model.nv))
         np.testing.assert_allclose(found, true, atol=1e-8)
-
-
-def test_both_ways():
-    """Derivatives by what is the same for all samples, and by what is not, once and twice, are those of plain JAX."""
-
-    def plain(scale, x, y):
-        return {"a": scale * jnp.sin(x) * y[0], "b": x[:2] + y * y}
-
-    function = both_ways(plain)
-
-    def total(f, *args):
-        found = f(*args)
-        return jnp.sum(found["a"] ** 2) + jnp.sum(jnp.cos(found["b"]))
-
-    scale, x, y = jnp.asarray(1.3), jnp.asarray(RNG.normal(size=(4, 3))), jnp.asarray(RNG.normal(size=(4, 2)))
-    for derivative in (jax.grad, jax.jacfwd, jax.hessian):
-        pairs = [
-            jax.vmap(derivative(lambda *args, f=f: total(f, *args), argnums=(0, 1, 2)), in_axes=(None, 0, 0))
-            for f in (function, plain)
-        ]
-        for one, other in zip(*(jax.tree.leaves(f(scale, x, y)) for f in pairs), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-12)
-    whole = [
-        jax.grad(lambda s, f=f: jnp.sum(jax.vmap(lambda x, y: total(f, s, x, y))(x, y)))(scale)
-        for f in (function, plain)
-    ]
-    np.testing.assert_allclose(*whole, rtol=1e-12)

@@ -1,0 +1,182 @@
+"""Programs as one kernel wants them.
+
+Three things are done to a program before it becomes a kernel:
+
+- Sums over so many elements that XLA hands them to a library are written out, since a library's call is in no kernel.
+- In derivatives, a result of many operations that several others use is computed once. XLA on a CPU would compute it
+  again in every loop that needs it, and the transpose of a formula in components is full of these: here a batch of
+  gradients of a loop takes two fifths of the time. Algorithms themselves have their lines where they were seen to pay.
+- Lines (`fence`) become calls; elsewhere each would be a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Literal, Var
+
+from dynax.compile.fence import line
+
+LARGEST_SUM = 2048
+"""Elements that are summed: from 4096 on XLA hands them to a library; half of it, not to depend on the last one."""
+COMBINED = {
+    "reduce_sum": jnp.add, "reduce_prod": jnp.multiply, "reduce_max": jnp.maximum, "reduce_min": jnp.minimum,
+    "reduce_or": jnp.logical_or, "reduce_and": jnp.logical_and,
+}  # fmt: skip
+LONG = 32
+"""Operations from which a result that several others use is computed once. Of 16 and 8 the derivatives of arms, which
+are made of short formulas, take up to a fifth longer, from 64 on those of loops twice as long."""
+SHAPING = frozenset(
+    (
+        *("broadcast_in_dim", "concatenate", "convert_element_type", "copy", "dynamic_slice", "dynamic_update_slice"),
+        *("iota", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack", "stop_gradient", "transpose"),
+        "unstack",
+    )
+)
+"""Primitives that compute nothing."""
+HELD = frozenset(("dynax_apart", "dynax_place", "dynax_rows", "gather", "scan", "while", "jit", "custom_vjp_call"))
+"""Those whose results XLA does not compute again."""
+
+
+def prepared(program: Any, *, derived: bool) -> Any:
+    """The program of a kernel; `derived`: of a derivative."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return type(value)(map(inner, value)) if type(value) in (tuple, list) else value
+        if not hasattr(value, "eqns"):
+            return value
+        if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
+            return value.replace(jaxpr=inner(value.jaxpr))
+        own = _with_small_sums(_inlined(value))
+        own = _with_lines(own) if derived else own
+        return own.replace(eqns=[_with_programs(x, inner) for x in own.eqns])
+
+    return inner(program)
+
+
+def _with_programs(equation: Any, inner: Callable[[Any], Any]) -> Any:
+    if equation.primitive is line:
+        return equation.replace(params={"called": True})
+    return equation.replace(params={name: inner(value) for name, value in equation.params.items()})
+
+
+def _inlined(program: Any) -> Any:
+    """Calls of programs without constants of their own replaced by their equations, as XLA will do."""
+    equations: list = []
+
+    def reading(known: dict) -> Callable[[Any], Any]:
+        return lambda atom: atom if isinstance(atom, Literal) else known.get(atom, atom)
+
+    def told(program: Any, known: dict, fresh: bool) -> list:
+        read = reading(known)
+        for equation in program.eqns:
+            given = list(map(read, equation.invars))
+            called = _called(equation)
+            if called is None:
+                if fresh:  # the same program may be called twice
+                    known.update((v, Var(v.aval)) for v in equation.outvars)
+                equations.append(equation.replace(invars=given, outvars=[known.get(v, v) for v in equation.outvars]))
+            else:
+                found = told(called, dict(zip(called.invars, given, strict=True)), True)
+                known.update(zip(equation.outvars, found, strict=True))
+        return list(map(read, program.outvars))
+
+    results = told(program, {}, False)
+    return program.replace(eqns=equations, outvars=results)
+
+
+def _called(equation: Any) -> Any:
+    """The program of a call, if it can be inlined."""
+    name = {"jit": "jaxpr", "custom_jvp_call": "call_jaxpr"}.get(equation.primitive.name)
+    if name is None:
+        return None
+    given = equation.params[name]
+    program = getattr(given, "jaxpr", given)
+    return None if getattr(given, "consts", ()) or program.constvars else program
+
+
+def _with_small_sums(program: Any) -> Any:
+    return program.replace(eqns=[one for equation in program.eqns for one in _small_sums(equation)])
+
+
+def _small_sums(equation: Any) -> Iterator[Any]:
+    """The equation, or additions in its place where it is a large sum."""
+    if not is_large_sum(equation):
+        yield equation
+        return
+    summed, axes = equation.invars[0], equation.params["axes"]
+    combine = COMBINED.get(equation.primitive.name)
+    if combine is None:
+        yield equation
+        return
+
+    def total(a: jax.Array) -> jax.Array:
+        for axis in sorted(axes, reverse=True):
+            a = _by_halves(a, axis, combine)
+        return a
+
+    written = jax.make_jaxpr(total)(jax.ShapeDtypeStruct(summed.aval.shape, summed.aval.dtype))
+    written = _inlined(getattr(written, "jaxpr", written))
+    known: dict = {written.invars[0]: summed, written.outvars[0]: equation.outvars[0]}
+    for one in written.eqns:
+        known.update((v, Var(v.aval)) for v in one.outvars if v not in known)
+        given = [a if isinstance(a, Literal) else known[a] for a in one.invars]
+        yield one.replace(invars=given, outvars=[known[v] for v in one.outvars])
+
+
+def _by_halves(a: jax.Array, axis: int, combine: Callable) -> jax.Array:
+    """A few equations, however many terms there are."""
+    rest: list = []
+    while (size := a.shape[axis]) > 1:
+        half = size // 2
+        first, second = (lax.slice_in_dim(a, k * half, (k + 1) * half, axis=axis) for k in (0, 1))
+        rest += [lax.slice_in_dim(a, 2 * half, size, axis=axis)] * (size % 2)
+        a = combine(first, second)
+    return lax.squeeze(reduce(combine, rest, a), (axis,))
+
+
+def is_large_sum(equation: Any) -> bool:
+    """Whether a library may sum it."""
+    return equation.primitive.name.startswith("reduce_") and equation.invars[0].aval.size > LARGEST_SUM
+
+
+def _with_lines(program: Any) -> Any:
+    """Results that are long and used by several equations behind a line."""
+    users: dict[Any, set[int]] = {}
+    for k, equation in enumerate(program.eqns):
+        for atom in equation.invars:
+            if isinstance(atom, Var):
+                users.setdefault(atom, set()).add(k)
+    work: dict[Any, int] = {}  # the equations that a result is computed by, one bit each
+    behind: dict[Any, Any] = {}
+    equations = []
+
+    def read(atom: Any) -> Any:
+        return behind.get(atom, atom) if isinstance(atom, Var) else atom
+
+    for k, equation in enumerate(program.eqns):
+        given = list(map(read, equation.invars))
+        equations.append(equation.replace(invars=given))
+        if equation.primitive.name in HELD:
+            continue
+        own = 0 if equation.primitive.name in SHAPING else 1 << k
+        for atom in given:
+            own |= work.get(atom, 0) if isinstance(atom, Var) else 0
+        for result in equation.outvars:
+            if own.bit_count() < LONG or len(users.get(result, ())) < 2 or not _can_be_behind(result.aval):
+                work[result] = own
+                continue
+            behind[result] = Var(result.aval)
+            drawn = {"primitive": line, "invars": [result], "outvars": [behind[result]], "params": {"called": True}}
+            equations.append(equation.replace(**drawn))
+    return program.replace(eqns=equations, outvars=list(map(read, program.outvars)))
+
+
+def _can_be_behind(aval: Any) -> bool:
+    return bool(aval.ndim and aval.size) and jnp.issubdtype(aval.dtype, jnp.floating)
