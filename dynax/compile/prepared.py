@@ -39,7 +39,9 @@ SHAPING = frozenset(
     )
 )
 """Primitives that compute nothing."""
-HELD = frozenset(("dynax_apart", "dynax_place", "dynax_rows", "gather", "scan", "while", "jit", "custom_vjp_call"))
+HELD = frozenset(
+    ("dynax_apart", "dynax_links", "dynax_place", "dynax_rows", "gather", "scan", "while", "jit", "custom_vjp_call")
+)
 """Those whose results XLA does not compute again."""
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.sweep.links import linked
 from dynax.sweep.rows import take_rows
 from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step, Walk, base_sums
@@ -45,7 +46,12 @@ class LevelWalk(Walk):
         for body, own in enumerate(children):
             for k, child in enumerate(own):
                 below[depth[body], k, place[body]] = place[child]
-        self.above, self.below = above, below
+        self.above, self.below = above[:, None], below
+        # Who reads the rows of the level before, and those of the next level.
+        self.read_out = np.concatenate([np.full_like(below[:1], self.width), below[:-1]])
+        self.read_out[:1, 0] = np.arange(self.width)
+        self.read_in = np.where(rows < 0, self.width, above).astype(np.int32)[:, None]
+        self.read_in = np.concatenate([self.read_in[1:], np.full_like(self.read_in[:1], self.width)])
         # Limbs side by side, inward of one length: a parent is in the row of its child, nothing has to be looked up.
         own = np.arange(self.width)
         self.straight_out = bool(((rows < 0) | (above == own))[1:].all())
@@ -66,13 +72,14 @@ class LevelWalk(Walk):
             return self._join(scan(step, top, self._split(xs))[1])
 
         def level(carry: Any, x: Any) -> tuple[Any, Any]:
-            above, x = x
-            return step(jax.tree.map(lambda a: a[above], carry), x)
+            above, readers, x = x
+            return step(jax.tree.map(lambda a: linked(a, above, readers, complete=True), carry), x)
 
         # The first level reads the bases in place.
         above = self.above.copy()
         above[:1] = np.arange(self.width)
-        return self._join(scan(level, top, (jnp.asarray(above), self._split(xs)))[1])
+        tables = jnp.asarray(above), jnp.asarray(self.read_out)
+        return self._join(scan(level, top, (*tables, self._split(xs)))[1])
 
     def gather(self, step: Step, zero: Any, xs: Any) -> tuple[Any, Any]:
         start = jax.tree.map(lambda a: jnp.zeros((self.width, *jnp.shape(a)), jnp.result_type(a)) + a, zero)
@@ -81,16 +88,9 @@ class LevelWalk(Walk):
             return base_sums(handed, self.top_base, self.num_bases), self._join(ys)
 
         def level(handed: Any, x: Any) -> tuple[Any, Any]:
-            below, x = x
+            below, readers, x = x
+            return step(jax.tree.map(lambda a: linked(a, below, readers), handed), x)
 
-            def total(a: jax.Array, z: Any) -> jax.Array:
-                a = jnp.concatenate([a, jnp.zeros_like(a[:1]) + z])
-                result = a[below[0]]
-                for k in range(1, below.shape[0]):
-                    result = result + a[below[k]]
-                return result
-
-            return step(jax.tree.map(total, handed, zero), x)
-
-        handed, ys = scan(level, start, (jnp.asarray(self.below), self._split(xs)), reverse=True)
+        tables = jnp.asarray(self.below), jnp.asarray(self.read_in)
+        handed, ys = scan(level, start, (*tables, self._split(xs)), reverse=True)
         return base_sums(handed, self.top_base, self.num_bases), self._join(ys)
