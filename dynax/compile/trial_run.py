@@ -14,6 +14,7 @@ from jax import lax
 
 from dynax.compile.fence import apart
 from dynax.compile.one_kernel import marked
+from dynax.sweep.links import linked
 from dynax.sweep.rows import read_place, take_rows
 
 MARK = "xla_cpu_small_call"
@@ -24,6 +25,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
     m, whole, yes = x.reshape(3, 4), jnp.arange(12) % 5 + 1, x > 0.5
     picked = m[np.array([2, 0, 2, 1])]
     looked_up = take_rows(m, np.array([1, -1, 1])), read_place(m, whole[0]), apart(m + 1.0), apart(x[:1])
+    linked_up = linked(m, jnp.array([[1, 3, 0], [2, 3, 1]]), jnp.array([[2, 0, 0], [3, 2, 3]]))
     moved = lax.dynamic_update_slice(x, lax.dynamic_slice(x, (whole[0],), (3,)), (whole[1],))
     walked = lax.scan(lambda c, y: (c * y + 1.0, c), x[0], x)
     looped = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + c[1], c[1]), (x[0], x[1] + 0.5))
@@ -36,7 +38,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
         *(jnp.tanh(x), m.T, m.max(0), m.min(1), jnp.prod(m, 0), m.sum(0), m.sum(1), moved, *walked, *looped),
         *(lax.expand_dims(x, (1,)), jnp.broadcast_to(x, (2, 12)), lax.convert_element_type(x, jnp.int32)),
         *(slope, *jnp.unstack(m), lax.rev(m, (0, 1)), jnp.copy(x), jnp.squeeze(m[:1]), lax.stop_gradient(x)),
-        *looked_up,
+        *(*looked_up, linked_up),
     )
     answers = (
         *(yes, x >= 0.5, x < 0.5, x <= 0.5, x == x[0], x != x[0], yes & (x < 0.8), yes | (x < 0.3), ~yes),
