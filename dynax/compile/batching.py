@@ -2,8 +2,9 @@
 
 Algorithms are written for trailing batch axes, which keep the innermost loops contiguous; `jax.vmap` puts the new axis
 first, which halves the speed. A function made here is a primitive of its own, whose batching rule moves the axis to
-the end and back and whose differentiation rule is the plain derivative, or one that is given. So every composition of
-`vmap`, `grad`, `jvp`, `jacfwd`, `jacrev` and `hessian` works, inside loops too.
+the end and back and whose derivative is such a function again, and its transpose another one: what JAX would make of a
+derivative, equation by equation, has the batch in front. So every composition of `vmap`, `grad`, `jvp`, `jacfwd`,
+`jacrev` and `hessian` works, inside loops too.
 
 On one CPU a large batch is computed a tile at a time, so that what is in work stays in the cache, and a tile, or one
 state, in one kernel where that is possible.

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.sweep.links import linked
 from dynax.sweep.scan import scan
 from dynax.sweep.walk import Step
 
@@ -40,7 +41,9 @@ class _Run(NamedTuple):
     below: np.ndarray
     """For each level and place of the level before, who hands to it, `(levels, most children, places)`."""
     above: np.ndarray
-    """For each level and node of it the place that it hangs on, `(levels, nodes)`."""
+    """For each level and node of it the place that it hangs on, `(levels, 1, nodes)`."""
+    read: np.ndarray
+    """The same, the number of places for a row that is no node."""
     straight: bool
     """Whether every node hands to the place of its own number, and hangs on it."""
 
@@ -99,9 +102,10 @@ class KindWalk:
         handed: list[list[list[int]]] = [[[] for _ in range(self.places)] for _ in levels]
         same = np.arange(nodes) if nodes <= self.places else np.zeros(nodes, dtype=int)
         above = np.tile(same, (len(levels), 1)).astype(np.int32)
+        read = np.full((len(levels), 1, nodes), self.places, dtype=np.int32)
         for k, level in enumerate(levels):
             for i in level:
-                above[k, number[i]] = place[parents[i]]
+                above[k, number[i]] = read[k, 0, number[i]] = place[parents[i]]
                 handed[k][place[parents[i]]].append(number[i])
         most = max([1, *(len(own) for level in handed for own in level)])
         below = np.full((len(levels), most, self.places), nodes, dtype=np.int32)
@@ -110,7 +114,7 @@ class KindWalk:
                 below[k, : len(own), entry] = own
         filled = all(len(level) == nodes for level in levels)
         straight = filled and nodes == self.places and bool((above == same).all())
-        return _Run(len(levels), kinds, below, above, straight)
+        return _Run(len(levels), kinds, below, above[:, None], read, straight)
 
     def scatter(self, step: Step, base: Any, xs: Any) -> Any:
         """From the bases to the tips, see `Walk`."""
@@ -120,8 +124,12 @@ class KindWalk:
         for run in self.runs:
 
             def level(held: Any, x: Any, run: _Run = run) -> tuple[Any, list]:
-                above, own = x
-                carried = held if run.straight else jax.tree.map(lambda a: a[above], held)
+                above, below, own = x
+
+                def of_parents(a: jax.Array) -> jax.Array:
+                    return linked(a, above, below, complete=True)
+
+                carried = held if run.straight else jax.tree.map(of_parents, held)
                 moved, ys, first = [], [], 0
                 for (kind, width, _), part in zip(run.kinds, own, strict=True):
                     mine = carried if run.straight and len(run.kinds) == 1 else _slice(carried, first, width)
@@ -131,7 +139,7 @@ class KindWalk:
                     first += width
                 return jax.tree.map(lambda *a: self._filled(a), *moved), ys
 
-            held, ys = scan(level, held, (jnp.asarray(run.above), self._parts(run, xs)))
+            held, ys = scan(level, held, (*map(jnp.asarray, (run.above, run.below)), self._parts(run, xs)))
             for (kind, _, _), y in zip(run.kinds, ys, strict=True):
                 found[kind].append(jax.tree.map(_joined, y))
         return _of_kinds(found)
@@ -143,7 +151,7 @@ class KindWalk:
         for run in reversed(self.runs):
 
             def level(sums: Any, x: Any, run: _Run = run) -> tuple[Any, list]:
-                below, own = x
+                below, read, own = x
                 handed, ys, first = [], [], 0
                 for (kind, width, _), part in zip(run.kinds, own, strict=True):
                     count = self.ports[kind]
@@ -156,17 +164,12 @@ class KindWalk:
                     ys.append(y)
 
                 def total(*a: jax.Array) -> jax.Array:
-                    if run.straight:
-                        return a[0] if len(a) == 1 else jnp.concatenate(a)
-                    every = jnp.concatenate([*a, jnp.zeros_like(a[0][:1])])
-                    result = every[below[0]]
-                    for k in range(1, below.shape[0]):
-                        result = result + every[below[k]]
-                    return result
+                    every = a[0] if len(a) == 1 else jnp.concatenate(a)
+                    return every if run.straight else linked(every, below, read)
 
                 return jax.tree.map(total, *handed), ys
 
-            sums, ys = scan(level, sums, (jnp.asarray(run.below), self._parts(run, xs)), reverse=True)
+            sums, ys = scan(level, sums, (*map(jnp.asarray, (run.below, run.read)), self._parts(run, xs)), reverse=True)
             for (kind, _, _), y in zip(run.kinds, ys, strict=True):
                 found[kind].insert(0, jax.tree.map(_joined, y))
         return jax.tree.map(lambda a: a[: self.num_bases], sums), _of_kinds(found)
