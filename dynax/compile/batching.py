@@ -105,8 +105,11 @@ def linear(
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), back.shapes(structure, leaves))
         return jax.vjp(lambda x: exact(*given, x), nothing)[1](y)[0]
 
-    there, back = _Batched(jax.jit(core)), _Batched(jax.jit(transpose))
-    there.plain, back.plain = exact, exact_transpose or transposed
+    # Second derivatives are those of what is written, in many kernels: what a derivative knows is not batched in part.
+    there, back = (
+        _Batched(jax.jit(one), partial(along_moving, true))
+        for one, true in ((core, exact), (transpose, exact_transpose or transposed))
+    )
     _are_transposes(there, back, like)
     return there, back
 

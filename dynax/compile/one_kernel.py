@@ -37,6 +37,8 @@ LOOPS = frozenset(
     )
 )
 """Primitives of which XLA on a CPU makes loops."""
+NEWER = frozenset(("one_minus_square",))
+"""Those that JAX 0.10 does not have."""
 CALLS = frozenset(("custom_jvp_call", "custom_vjp_call", "jit", "scan", "while"))
 """Those that call others."""
 
@@ -87,4 +89,4 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def _can_be_inside(equation: Any) -> bool:
-    return equation.primitive.name in LOOPS | CALLS and not is_large_sum(equation)
+    return equation.primitive.name in LOOPS | NEWER | CALLS and not is_large_sum(equation)

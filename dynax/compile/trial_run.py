@@ -21,7 +21,7 @@ MARK = "xla_cpu_small_call"
 
 
 def every_loop(x: jax.Array) -> list[jax.Array]:
-    """Each primitive of `one_kernel.LOOPS` at least once, of a vector of twelve numbers between 0.1 and 0.9."""
+    """Each primitive of `one_kernel.LOOPS` and `NEWER` at least once, of a vector of 12 numbers between 0.1 and 0.9."""
     m, whole, yes = x.reshape(3, 4), jnp.arange(12) % 5 + 1, x > 0.5
     picked = m[np.array([2, 0, 2, 1])]
     looked_up = take_rows(m, np.array([1, -1, 1])), read_place(m, whole[0]), apart(m + 1.0), apart(x[:1])
@@ -29,7 +29,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
     moved = lax.dynamic_update_slice(x, lax.dynamic_slice(x, (whole[0],), (3,)), (whole[1],))
     walked = lax.scan(lambda c, y: (c * y + 1.0, c), x[0], x)
     looped = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + c[1], c[1]), (x[0], x[1] + 0.5))
-    slope = jax.grad(lambda x: jnp.sum(jnp.sin(x) * jnp.cos(x)))(x)
+    slope = jax.grad(lambda x: jnp.sum(jnp.sin(x) * jnp.cos(x) * jnp.tanh(x)))(x)
     numbers = (
         *(jnp.abs(-x), x + x, jnp.arctan2(x, x[::-1]), lax.clamp(x[1], x, x[8]), jnp.concatenate([x, -x]), jnp.cos(x)),
         *(x / (x + 1.0), jnp.exp(x), picked, x**3, lax.log(x), jnp.maximum(x, 0.4), jnp.minimum(x, 0.4), x * x, -x),

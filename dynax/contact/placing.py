@@ -194,7 +194,9 @@ def moved_with(found: Placed, primals: tuple, tangents: tuple) -> Placed:
     moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
     if not moving:
         return jax.tree.map(jnp.zeros_like, found)
-    if moving == [len(leaves) - 1] and _columns_are_constant(*primals):
+    # The closed form of a change of a quaternion's length is another one: not where there are any.
+    plain = primals[0].topology.nq == primals[0].topology.nv
+    if plain and moving == [len(leaves) - 1] and _columns_are_constant(*primals):
         return _moved(*primals, found, rates[-1])
 
     def of_moving(*values: jax.Array) -> Placed:

@@ -14,6 +14,7 @@ import abc
 from typing import TypeVar, cast
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer

@@ -152,7 +152,7 @@ def _ended(model: Model, q: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax
     return integrate_rows(model, q, axes.dt * _screw_rows(axes, w)), _turned_rows(axes, w)
 
 
-_begun, _screw, _tree_ended = map(trailing, (begun_rows, _screw_rows, _ended))
+_begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), trailing(_ended)
 _embedded_turned = trailing(_turned_rows)
 
 
