@@ -47,6 +47,9 @@ SHORT = 0.1
 """A step that is shorter than this in the metric of the barrier is the last."""
 LENGTHS, MARGIN = (*(0.88 ** np.arange(50)), 0.0), 1.05
 """Parts of a step that are tried, and how much further must still be inside of the cone."""
+JAMMED = 0.1
+"""A step of which only a shorter part stays inside of the cone is followed by one to the middle: corrections found far
+from there lead out of the cone at once, again and again."""
 CLOSE = 1e-4
 """How far above the optimum a fit may stay, about, as a part of its sum of squares. Nearer to the boundary what the
 data leave open wanders off to bodies of any weight, in many more steps."""
@@ -200,7 +203,7 @@ def _fit(model: Model | EmbeddedModel, data: Compressed, prior: jax.Array, terms
         return jnp.all(jnp.isfinite(cholesky4(K))) & jnp.all(x > 0.0)
 
     def improve(A: jax.Array, b: jax.Array, AA: jax.Array, last: jax.Array, state: tuple) -> tuple:
-        y, Z, z, steps, _ = state
+        y, Z, z, steps, jammed, _ = state
         K, x = bodies_of(y), y[drives]
         P, N = cholesky4(K), cholesky4(Z)
         rows = cone(P, N, x, z)
@@ -232,22 +235,22 @@ def _fit(model: Model | EmbeddedModel, data: Compressed, prior: jax.Array, terms
         _, (dK, dx, dZ, dz) = towards(last, jnp.zeros_like(K), jnp.zeros_like(x))
         free = reach(dK, dx, dZ, dz)
         then = (jnp.sum((K + free * dK) * (Z + free * dZ)) + jnp.sum((x + free * dx) * (z + free * dz))) / parts
-        weight = jnp.maximum(last, jnp.minimum((then / now) ** 3, 0.5) * now)
-        d, ahead = towards(weight, product(dK, dZ), dx * dz)
+        weight = jnp.maximum(last, jnp.where(jammed, 1.0, jnp.minimum((then / now) ** 3, 0.5)) * now)
+        d, ahead = towards(weight, jnp.where(jammed, 0.0, product(dK, dZ)), jnp.where(jammed, 0.0, dx * dz))
         length = reach(*ahead)
         _, _, dZ, dz = ahead
         short = jnp.sum(product(r, d) ** 2) <= SHORT**2 * last
         done = (weight <= last) & (now <= 1.5 * last) & short
-        return y + length * d, Z + length * dZ, z + length * dz, steps + 1, done
+        return y + length * d, Z + length * dZ, z + length * dz, steps + 1, length < JAMMED, done
 
     begin = jnp.zeros(count, dtype).at[places[:, :4]].set(1.0).at[drives].set(1.0)
     first_weight = jnp.maximum(jnp.sum((product(A, begin) - b) ** 2) / parts, last)
     begun = begin, first_weight * jnp.broadcast_to(eye, (n, 4, 4)), first_weight * jnp.ones(len(drives), dtype)
     fixed = lax.stop_gradient((A, b, product(A.T, A), last))
-    y, _, _, steps, done = lax.while_loop(
-        lambda state: ~state[4] & (state[3] < MOST),
+    y, _, _, steps, _, done = lax.while_loop(
+        lambda state: ~state[-1] & (state[3] < MOST),
         partial(improve, *fixed),
-        (*lax.stop_gradient(begun), jnp.zeros((), int), jnp.zeros((), bool)),
+        (*lax.stop_gradient(begun), jnp.zeros((), int), jnp.zeros((), bool), jnp.zeros((), bool)),
     )
     # One step more, Newton's of the primal problem, of which data and weight have derivatives: those of the optimum.
     P, x = cholesky4(bodies_of(y)), y[drives]
