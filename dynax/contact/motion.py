@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from dynax.algorithms.frames import body_velocities
-from dynax.compile.batching import linear, trailing
+from dynax.compile.batching import trailing
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.linear.sums import weighted
 from dynax.model.checks import as_state
 from dynax.spatial import Transform, Vec3
 
@@ -138,78 +136,19 @@ def frames_and_rows(scene: Scene, touch: Touch, q: jax.Array, at: Placed, signs:
     return frames, by_model(scene, q, _rows(signs, frames, touch.point, at.turns, at.shifts, at.places))
 
 
-class _Bodies(NamedTuple):
-    """What rows of contacts are of: frames and points, and of each freedom how it turns and shifts, and where."""
-
-    frames: jax.Array
-    points: jax.Array
-    turns: jax.Array
-    shifts: jax.Array
-    places: jax.Array
-
-    def components(self) -> tuple[list[Vec3], Vec3, Vec3, Vec3, Vec3]:
-        frames, *vectors = self
-        axes = [Vec3(*(frames[:, a, k] for k in range(3))) for a in range(3)]
-        point, turns, shifts, places = (Vec3(*(x[:, k] for k in range(3))) for x in vectors)
-        return axes, point, turns, shifts, places
-
-
-@jax.custom_jvp
-def _rows(signs: jax.Array, *given: jax.Array) -> jax.Array:
+def _rows(signs: jax.Array, frames, points, turns, shifts, places) -> jax.Array:
     """`n . (shift + turn x (point - place))` of each axis of a frame and each freedom, shape `(k, 3, nv)`."""
-    return jnp.stack(_rows_apart((), _Bodies(*given), signs), axis=1)
-
-
-@_rows.defjvp
-def _rate_of_rows(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    along = _rows_along((), _Bodies(*primals[1:]), primals[0], _Bodies(*tangents[1:]))
-    return _rows(*primals), jnp.stack(along, axis=1)
-
-
-def _moved_there(axes, point, turns, shifts, places, signs: jax.Array) -> tuple[list[Vec3], Vec3]:
-    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
-    return axes, (shifts + turns.cross(point - places)) * signs
+    axes = [Vec3.from_array(frames[:, k]) for k in range(3)]
+    point, turn, shift, place = map(Vec3.from_array, (points, turns, shifts, places))
+    return jnp.stack(_rows_apart((), axes, point, signs, turn, shift, place), axis=1)
 
 
 @trailing
-def _rows_apart(_: tuple, given: _Bodies, signs: jax.Array) -> list[jax.Array]:
-    """By components, which are put together outside."""
-    axes, moved = _moved_there(*given.components(), signs)
+def _rows_apart(_: tuple, axes: list, point: Vec3, signs, turn: Vec3, shift: Vec3, place: Vec3) -> list[jax.Array]:
+    """By components, which are taken apart and put together outside."""
+    axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
+    moved = (shift + turn.cross(point - place)) * signs
     return [axis.dot(moved) for axis in axes]
-
-
-def _rows_there(_: tuple, given: _Bodies, signs: jax.Array, rates: _Bodies) -> list[jax.Array]:
-    axes, moved = _moved_there(*given.components(), signs)
-    _axes, point, turns, _shifts, places = given.components()
-    daxes, dpoint, dturns, dshifts, dplaces = rates.components()
-    daxes, point, dpoint = jax.tree.map(lambda x: x[:, None], (daxes, point, dpoint))
-    change = (dshifts + dturns.cross(point - places) + turns.cross(dpoint - dplaces)) * signs
-    return [daxis.dot(moved) + axis.dot(change) for axis, daxis in zip(axes, daxes, strict=True)]
-
-
-def _rows_back(_: tuple, given: _Bodies, signs: jax.Array, bars: list[jax.Array]) -> _Bodies:
-    """A freedom after another, each with all contacts."""
-    axes, point, turns, shifts, places = given.components()
-
-    def freedom(total: tuple, own: tuple) -> tuple[tuple, tuple]:
-        sign, bars, turn, shift, place = own
-        arm = point - place
-        moved = (shift + turn.cross(arm)) * sign
-        force = (axes[0] * bars[0] + axes[1] * bars[1] + axes[2] * bars[2]) * sign
-        frames = tuple(one + moved * bar for one, bar in zip(total[0], bars, strict=True))
-        return (frames, total[1] + force.cross(turn)), (force, arm.cross(force))
-
-    one_by_one = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (signs, list(bars)))
-    nothing = jax.tree.map(lambda x: jnp.zeros_like(x * bars[0][:, 0]), (tuple(axes), point))
-    (frames, points), found = lax.scan(freedom, nothing, (*one_by_one, turns, shifts, places))
-    every = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), found)
-    force, moment = jax.tree.map(lambda x: x[0], weighted(np.ones((len(signs), 1)), every))
-    of_frames = jnp.stack([jnp.stack([f.x, f.y, f.z], 1) for f in frames], 1)
-    vectors = (jnp.stack([f.x, f.y, f.z], 1) for f in (points, moment, force, turns.cross(force)))
-    return _Bodies(of_frames, *vectors)
-
-
-_rows_along, _ = linear(_rows_there, _rows_back, _rows_there, _rows_there)
 
 
 def contact_wrenches(scene: Scene, touch: Touch, q: Any, forces: jax.Array) -> jax.Array:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 WRITTEN_OUT = 32
@@ -49,20 +48,6 @@ def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (rows, x), (drows, dx) = primals, tangents
     x_beside, dx_beside = (y.reshape(len(y), *(1,) * (rows.ndim - y.ndim), *y.shape[1:]) for y in (x, dx))
     return combined(rows, x), jnp.sum(drows * x_beside + rows * dx_beside, axis=0)
-
-
-def weighted(weights: np.ndarray, tree: Tree) -> Tree:
-    """`sum_k weights[k, i] x[k]` of every leaf, of numbers `(k, i)` that are known; a term at a time."""
-    leaves, structure = jax.tree.flatten(tree)
-
-    def added(totals: list, one: tuple) -> tuple[list, None]:
-        own, terms = one
-        return [
-            total + own.reshape(-1, *(1,) * term.ndim) * term for total, term in zip(totals, terms, strict=True)
-        ], None
-
-    nothing = [jnp.zeros((weights.shape[1], *x.shape[1:]), x.dtype) for x in leaves]
-    return structure.unflatten(lax.scan(added, nothing, (jnp.asarray(weights, leaves[0].dtype), leaves))[0])
 
 
 def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:

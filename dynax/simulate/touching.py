@@ -17,7 +17,7 @@ from dynax.algorithms.crba import mass_matrix, of_pairs
 from dynax.compile.batching import KEPT
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.placing import Placed, placed, with_world
+from dynax.contact.placing import Placed, placed, stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.derivatives.mean_velocity import accelerations
@@ -148,7 +148,7 @@ class Touching(AbstractStepper):
         equation = kick(model, q, v, tau, dt, law(model, found.stepped.sense))
         own, stiff = found.stepped.accelerations, equation.model
         inertia = of_pairs(model, found.pairs, lax.stop_gradient(stiff.armature))
-        chosen, axes = chosen_of(with_world(found.at), v, own, inertia)
+        chosen, axes = chosen_of(with_world(stacked(found.places)), v, own, inertia)
         reached, compliance = (checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches))
         known = Known(own, reached, compliance, inertia)
         own = chosen.problem

@@ -17,8 +17,8 @@ from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import pairs_at
 from dynax.algorithms.mean_velocity import place
-from dynax.compile.batching import KEPT, trailing
-from dynax.contact.placing import Placed, moved_with, placed_with_pairs, places_at, stacked
+from dynax.compile.batching import KEPT, along_moving, trailing
+from dynax.contact.placing import Places, places, places_and_pairs, places_at
 from dynax.model import Model
 from dynax.simulate.friction import Stepped, settled, stepped
 
@@ -26,8 +26,7 @@ from dynax.simulate.friction import Stepped, settled, stepped
 class Beginning(NamedTuple):
     stepped: Stepped
     """Without derivatives."""
-    at: Placed
-    """Without the world."""
+    places: Places
     pairs: jax.Array
     """Of the mass matrix without armature, as `crba.of_pairs` takes them; without derivatives."""
 
@@ -36,23 +35,16 @@ class Beginning(NamedTuple):
 def begun(count: int) -> Callable[..., Beginning]:
     """The function `(model, q, v, tau, dt)`, of `count` evaluations."""
 
-    @trailing
-    def every(model: Model, q, v, tau, dt):
+    def core(model: Model, q, v, tau, dt) -> Beginning:
         x = place(model, q, positions=True)
         found = settled(model, x, v, tau, dt, count)
-        return found, places_at(model, q, x.setup, x.kin), pairs_at(model, *x)
-
-    @jax.custom_jvp
-    def beginning(model: Model, q, v, tau, dt) -> Beginning:
-        found, at, pairs = every(model, q, v, tau, dt)
-        return Beginning(found, stacked(at), pairs)
+        return Beginning(found, places_at(model, q, x.setup, x.kin), pairs_at(model, *x))
 
     def rate(primals: tuple, tangents: tuple) -> tuple[Beginning, Beginning]:
-        found = stepped(count)(*lax.stop_gradient(primals))
-        found = Stepped(*(checkpoint_name(x, KEPT) for x in found))
-        at, pairs = placed_with_pairs(*primals[:2])
+        found = Stepped(*(checkpoint_name(x, KEPT) for x in stepped(count)(*lax.stop_gradient(primals))))
+        at, pairs = places_and_pairs(*primals[:2])
         still, nothing = jax.tree.map(jnp.zeros_like, (found, pairs))
-        return Beginning(found, at, pairs), Beginning(still, moved_with(at, primals[:2], tangents[:2]), nothing)
+        moved = along_moving(places, primals[:2], tangents[:2])[1]
+        return Beginning(found, at, pairs), Beginning(still, moved, nothing)
 
-    beginning.defjvp(rate, symbolic_zeros=True)
-    return beginning
+    return trailing(core, rate)

@@ -1,4 +1,4 @@
-"""How a tree moves with its configuration, in closed form, against differences; and rows of contacts."""
+"""How a tree moves with its configuration, against differences; and rows of contacts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TREES = {
     "constant": (dx.Free(), dx.Spherical(), dx.Planar(), dx.Revolute((0, 0, 1)), dx.Translation()),
     "turning": (dx.Spherical(), dx.Gimbal("zyx"), dx.Revolute((0, 1, 0))),
 }
-"""Columns that are constant, and those of a gimbal, which are not: there the derivative is another."""
+"""Columns that are constant, and those of a gimbal, which are not."""
 
 
 def differences(function, model, q, h=1e-5):
