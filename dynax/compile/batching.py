@@ -61,6 +61,14 @@ def trailing(
     return wraps(core)(lambda *args: function(*args))
 
 
+def known(rule: Rule) -> Callable[..., jax.Array]:
+    """The function `(tree, *arrays)` whose value is the last array, which was found before, with the derivatives of
+    `rule`. It costs nothing where no derivative is taken."""
+    function = _Batched(jax.jit(lambda *args: args[-1]), rule)
+    function.known = True
+    return lambda *args: function(*args)
+
+
 def batch_last(core: Callable[..., Result], rule: Rule | None = None, **options: Any) -> Callable[..., Result]:
     """`trailing`, compiled when it is called outside of `jit`."""
     return jax.jit(trailing(core, rule, **options))
@@ -164,6 +172,8 @@ class _Batched:
         """A function with results of the same shapes."""
         self.derived = False
         """Whether it is the derivative of another."""
+        self.known = False
+        """Whether its value is its last leaf."""
         self._made: dict[tuple, _Batched] = {}
 
     def __call__(self, *args: Any) -> Any:

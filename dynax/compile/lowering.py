@@ -25,13 +25,15 @@ from dynax.compile.tiles import NEAR, along_tiles, even_width, width_of_blocks
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
     """The function as it is, for any platform."""
+    if function.known:
+        return operands[-1:]
     return _lowered(context, operands, lambda *leaves: function.on_leaves(structure, leaves))
 
 
 def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
     """The function on one CPU, or its batch shared out among several."""
     count = _sharers(context)
-    if count is None:
+    if count is None or function.known:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
     def in_tiles(*leaves: jax.Array) -> list:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from dynax.algorithms.factor import response, solve
 from dynax.algorithms.mean_velocity import evaluations, place
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.compile.batching import along_moving, is_zero, known, trailing
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize
@@ -155,13 +155,9 @@ def rate(primals: tuple, tangents: tuple, a: jax.Array) -> jax.Array:
     return solution(system, forward, backward)(known, at, right).reshape(a.shape)
 
 
-def _found(model: Model, q, v, tau, half, found: jax.Array) -> jax.Array:
-    """`found`, the accelerations of all evaluations, shape `(k, nv)`, with their derivatives."""
-    return found
-
-
-# A primitive, since JAX forgets the rule of a `custom_jvp` where it takes a scan apart, and this one is all there is.
-accelerations = trailing(_found, _rule)
+# The accelerations of all evaluations, shape `(k, nv)`, which are found before: `(model, q, v, tau, half, found)`. A
+# primitive, since JAX forgets the rule of a `custom_jvp` where it takes a scan apart, and this one is all there is.
+accelerations = known(_rule)
 
 
 @lru_cache

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import dynax as dx
-from dynax.compile.batching import trailing
+from dynax.compile.batching import known, trailing
 from dynax.compile.tiles import CROWDED, LANES, NEAR, even_width
 
 
@@ -250,3 +250,25 @@ def test_a_function_is_traced_once_for_a_state_and_once_more_for_a_tile():
     assert traced == [(7,), (7, even_width(NEAR, 1024))]
     jax.jit(jax.vmap(jax.vmap(lambda x: function((), x)))).lower(jnp.zeros((3, 2, 7)))
     assert traced == [(7,), (7, even_width(NEAR, 1024)), (7, 6)]
+
+
+def test_what_was_found_before_is_not_computed_again():
+    """A square root by the derivative of its equation, `2 y dy = dx`."""
+
+    def rule(primals, tangents):
+        y = root(*primals)
+        return y, tangents[1] / (2.0 * y)
+
+    root = known(rule)
+
+    def function(x):
+        return root((), x, jax.lax.stop_gradient(jnp.sqrt(x)))
+
+    x = jnp.linspace(1.0, 2.0, 3000).reshape(1000, 3)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(function))(x), jnp.sqrt(x))
+    slopes = jax.jit(jax.vmap(jax.grad(lambda x: jnp.sum(function(x)))))(x)
+    np.testing.assert_allclose(slopes, 0.5 / jnp.sqrt(x), rtol=1e-15)
+    curvature = jax.jit(jax.vmap(jax.hessian(lambda x: jnp.sum(function(x)))))(x[:4])
+    np.testing.assert_allclose(curvature, jax.vmap(jnp.diag)(-0.25 * x[:4] ** -1.5), rtol=1e-14)
+    alone = jax.jit(jax.vmap(partial(root, ()))).lower(x, x).as_text()
+    assert "while" not in alone
