@@ -24,6 +24,7 @@ from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model.checks import as_state
 from dynax.spatial import Transform, Vec3
+from dynax.sweep import take_rows
 
 
 class Touch(NamedTuple):
@@ -67,11 +68,13 @@ def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tupl
 
 
 def _poses(scene: Scene, rotation: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of shapes, where bodies stand so."""
-    body = np.array(scene.bodies, int)
+    """Of shapes, where bodies stand so. By terms: products of many small matrices are calls of a library."""
+    turn, place = take_rows((rotation, origin), np.array(scene.bodies, int) % len(rotation))  # the world is the last
     own = jax.tree.map(lambda x: x.astype(origin.dtype), scene.placements)
-    turned = jnp.einsum("kij,kj->ki", rotation[body], own.translation)
-    return rotation[body] @ own.rotation, origin[body] + turned
+    columns = [turn[:, :, k, None] for k in range(3)]
+    turned = sum(column * own.rotation[:, k, None] for k, column in enumerate(columns))
+    shifted = sum(column[:, :, 0] * own.translation[:, k, None] for k, column in enumerate(columns))
+    return turned, place + shifted
 
 
 def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:

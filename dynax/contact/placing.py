@@ -7,10 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.crba import pairs_at
 from dynax.algorithms.frames import body_poses, root_offsets
-from dynax.algorithms.mean_velocity import place
-from dynax.compile.batching import along_moving, trailing
+from dynax.compile.batching import trailing
 from dynax.contact.scene import Scene
 from dynax.embedding.model import tree_of
 from dynax.model import Model
@@ -72,20 +70,6 @@ def stacked(at: Places) -> Placed:
 def places(model: Model, q: jax.Array) -> Places:
     s = setup(model, q, execution="automatic")
     return places_at(model, q, s, kinematics(model, s, positions=True))
-
-
-def _found(model: Model, q: jax.Array) -> tuple[Places, jax.Array]:
-    x = place(model, q, positions=True)
-    return places_at(model, q, x.setup, x.kin), pairs_at(model, *x)
-
-
-def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-    found = places_and_pairs(*primals)
-    return found, (along_moving(places, primals, tangents)[1], jnp.zeros_like(found[1]))
-
-
-places_and_pairs = trailing(_found, _rate)
-"""With the mass matrix as `crba.pairs_at` has it, of which no derivative is taken."""
 
 
 def tree_placed(model: Model, q: jax.Array) -> Placed:

@@ -26,6 +26,7 @@ from dynax.model import Model
 from dynax.model.structure import WORLD, Finding
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Transform
+from dynax.sweep import take_rows
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, o
         shapes = jax.tree.map(
             lambda *x: jnp.stack([jnp.asarray(a, rotation.dtype) for a in x]), *(scene.shapes[k] for k in index)
         )
-        sides.append(Posed(shapes, rotation[np.array(index)], origin[np.array(index)]))
+        sides.append(Posed(shapes, *take_rows((rotation, origin), np.array(index))))
     return sides
 
 

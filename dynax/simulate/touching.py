@@ -17,7 +17,7 @@ from dynax.algorithms.crba import mass_matrix, of_pairs
 from dynax.compile.batching import KEPT
 from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
 from dynax.contact.coulomb import Impact
-from dynax.contact.placing import Placed, placed, stacked, with_world
+from dynax.contact.placing import placed, stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.derivatives.mean_velocity import accelerations
@@ -28,9 +28,9 @@ from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import kick, law
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
-from dynax.simulate.touching_begin import begun
+from dynax.simulate.touching_begin import Where, begun, where
 from dynax.simulate.touching_problem import Chosen, Numbers, problem
-from dynax.simulate.touching_rule import Known, Surfaces, velocity
+from dynax.simulate.touching_rule import Known, Surfaces, velocity_of
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 from dynax.simulate.turning import Turning
 
@@ -132,29 +132,30 @@ class Touching(AbstractStepper):
         """The problem of a step and its solution, of trees."""
         model = cast(Model, scene.model)
 
-        def chosen_of(at: Placed, v: jax.Array, own: jax.Array, inertia: jax.Array) -> tuple[Chosen, Turning]:
-            axes = Turning.of_tree(model, at, dt)
+        def chosen_of(at: Where, v: jax.Array, own: jax.Array, inertia: jax.Array) -> tuple[Chosen, Turning]:
+            axes = Turning.of_tree(model, at.centres, dt)
             # The Coriolis forces of the last evaluation are those of the one before.
             free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
-            return problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt), axes
+            places = with_world(stacked(at.places))
+            return problem(scene, self._numbers(scene.nv, q.dtype), q, places, v, free, inertia, axes, dt), axes
 
         count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
         if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)
-            chosen, axes = chosen_of(placed(scene, q), v, own, mass_matrix(stiff, q))
+            chosen, axes = chosen_of(where(model, q), v, own, mass_matrix(stiff, q))
             return chosen, axes, self._after(scene, chosen.problem, dt)
         found = begun(SemiImplicitEuler().evaluations)(model, q, v, tau, dt)
         equation = kick(model, q, v, tau, dt, law(model, found.stepped.sense))
         own, stiff = found.stepped.accelerations, equation.model
         inertia = of_pairs(model, found.pairs, lax.stop_gradient(stiff.armature))
-        chosen, axes = chosen_of(with_world(stacked(found.places)), v, own, inertia)
+        chosen, axes = chosen_of(found.where, v, own, inertia)
         reached, compliance = (checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches))
-        known = Known(own, reached, compliance, inertia)
+        known = Known(own, compliance, inertia)
         own = chosen.problem
         surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
-        end = velocity(stiff, q, v, equation.tau, dt, axes, surfaces, known)
-        return chosen, axes, told(chosen.problem._replace(compliance=known.compliance), end)
+        end = velocity_of(chosen.branches)(stiff, q, v, equation.tau, dt, axes, surfaces, known, reached)
+        return chosen, axes, told(chosen.problem._replace(compliance=compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:

@@ -16,19 +16,50 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import pairs_at
-from dynax.algorithms.mean_velocity import place
+from dynax.algorithms.mean_velocity import Place, place
 from dynax.compile.batching import KEPT, along_moving, trailing
-from dynax.contact.placing import Places, places, places_and_pairs, places_at
+from dynax.contact.placing import Places, places_at
 from dynax.model import Model
 from dynax.simulate.friction import Stepped, settled, stepped
+from dynax.simulate.turning import centres
+
+
+class Where(NamedTuple):
+    places: Places
+    centres: jax.Array
+    """`turning.centres`."""
 
 
 class Beginning(NamedTuple):
     stepped: Stepped
     """Without derivatives."""
-    places: Places
+    where: Where
     pairs: jax.Array
     """Of the mass matrix without armature, as `crba.of_pairs` takes them; without derivatives."""
+
+
+def _at(model: Model, x: Place) -> Where:
+    places = places_at(model, x.setup.q, x.setup, x.kin)
+    return Where(places, centres(model, places))
+
+
+@trailing
+def where(model: Model, q: jax.Array) -> Where:
+    return _at(model, place(model, q, positions=True))
+
+
+def _found(model: Model, q: jax.Array) -> tuple[Where, jax.Array]:
+    x = place(model, q, positions=True)
+    return _at(model, x), pairs_at(model, *x)
+
+
+def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    found = _with_pairs(*primals)
+    return found, (along_moving(where, primals, tangents)[1], jnp.zeros_like(found[1]))
+
+
+# And the pairs, without derivatives.
+_with_pairs = trailing(_found, _rate)
 
 
 @lru_cache
@@ -37,14 +68,11 @@ def begun(count: int) -> Callable[..., Beginning]:
 
     def core(model: Model, q, v, tau, dt) -> Beginning:
         x = place(model, q, positions=True)
-        found = settled(model, x, v, tau, dt, count)
-        return Beginning(found, places_at(model, q, x.setup, x.kin), pairs_at(model, *x))
+        return Beginning(settled(model, x, v, tau, dt, count), _at(model, x), pairs_at(model, *x))
 
     def rate(primals: tuple, tangents: tuple) -> tuple[Beginning, Beginning]:
         found = Stepped(*(checkpoint_name(x, KEPT) for x in stepped(count)(*lax.stop_gradient(primals))))
-        at, pairs = places_and_pairs(*primals[:2])
-        still, nothing = jax.tree.map(jnp.zeros_like, (found, pairs))
-        moved = along_moving(places, primals[:2], tangents[:2])[1]
-        return Beginning(found, at, pairs), Beginning(still, moved, nothing)
+        (at, pairs), (moved, still) = _rate(primals[:2], tangents[:2])
+        return Beginning(found, at, pairs), Beginning(jax.tree.map(jnp.zeros_like, found), moved, still)
 
     return trailing(core, rate)

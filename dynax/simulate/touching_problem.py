@@ -11,7 +11,6 @@ Where two bodies turn, normals and speeds at points change within the step, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,9 +19,9 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.frames import forward_kinematics
-from dynax.compile.batching import trailing, with_derivatives_of
+from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, mobilities_of, rows_of
-from dynax.contact.coulomb import Impact, along_normals, mobilities, times
+from dynax.contact.coulomb import Impact, along_normals, mobilities
 from dynax.contact.motion import (
     Touch,
     candidate_bodies,
@@ -36,6 +35,7 @@ from dynax.contact.placing import Placed
 from dynax.contact.scene import Scene
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
+from dynax.linear.sums import by_terms
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 
@@ -93,7 +93,7 @@ def problem(
     gap = jnp.concatenate([near.gap, ends.gap])
     bounce = jnp.concatenate([bounce, stop_materials(scene, q.dtype).restitution])
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
-    target = _target(gap, bend, bounce, _along(normals, v), _along(normals, free), dt, numbers.relaxation)
+    target = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
@@ -106,14 +106,6 @@ def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:
     gaps = lax.stop_gradient(gaps)
     rows = lax.top_k(-gaps, most + 1)[1]
     return rows[:-1], gaps[rows[-1]] < 0
-
-
-_products = trailing(lambda _, rows, x: times(rows, x))
-
-
-@with_derivatives_of(lambda rows, v: rows @ v)
-def _along(rows: jax.Array, v: jax.Array) -> jax.Array:
-    return _products((), rows, v)
 
 
 class Bend(NamedTuple):
@@ -144,9 +136,10 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     return touch, Bend(*(jnp.where(both, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
 
 
-def _target(gap, bend: Sequence, bounce, before, coming, dt, relaxation: float) -> jax.Array:
-    """The velocities at which there is no force, shape `(k, 3)`, of normal velocities before and without contact."""
-    end, most = bend
+@trailing
+def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) -> jax.Array:
+    """The velocities at which there is no force, shape `(k, 3)`, of velocities before and without contact."""
+    before, coming = (by_terms(jnp.moveaxis(normals, 1, 0), x) for x in (v, free))
     nearer = jnp.clip(gap + dt * before - end, 0.0, most)
     apart = nearer / dt - gap / (dt + jnp.where(gap < 0, relaxation, 0.0))
     hit = lax.stop_gradient((gap + dt * coming < 0) & (before < 0) & (bounce > 0))

@@ -14,21 +14,22 @@ and no mass matrix is differentiated. How soft contacts are is taken as given.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.crba import crba
-from dynax.compile.batching import along_moving, is_zero, linear, trailing
+from dynax.compile.batching import along_moving, is_zero, known, linear, trailing
 from dynax.contact.alart_curnier import matrix
+from dynax.contact.branching import Rows
 from dynax.contact.coulomb import Impact, along_normals, stiffness, within
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.linear.each import each
 from dynax.linear.solve import eliminated, solve_rows
 from dynax.linear.sums import by_terms
-from dynax.model import Model
 from dynax.simulate.turning import Turning, begun_rows
 
 
@@ -42,27 +43,20 @@ class Surfaces(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What was found before, without derivatives."""
+    """What was found before, without derivatives, beside the velocity after the step."""
 
     accelerations: jax.Array
     """Without contact, of all evaluations, shape `(k, nv)`."""
-    v: jax.Array
-    """After the step."""
     compliance: jax.Array
     inertia: jax.Array
 
 
-def _found(model: Model, q, v, tau, dt, axes: Turning, surfaces: Surfaces, known: Known) -> jax.Array:
-    """`known.v`, the velocity after a step from `q, v` under `tau` and contact, with its derivatives."""
-    return known.v
-
-
-def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    model, q, v, tau, dt, axes, surfaces, known = primals
-    dmodel, dq, dv, dtau, ddt, daxes, dsurfaces, _ = tangents
-    after = velocity(*primals)
+def _rule(rows: Rows | None, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    model, q, v, tau, dt, axes, surfaces, found, _ = primals
+    dmodel, dq, dv, dtau, ddt, daxes, dsurfaces, *_ = tangents
+    after = velocity_of(rows)(*primals)
     half, dhalf = 0.5 * dt, ddt if is_zero(ddt) else 0.5 * ddt
-    a = accelerations(model, q, v, tau, half, known.accelerations)
+    a = accelerations(model, q, v, tau, half, found.accelerations)
     mean = v + half * a[-2]
     whole = jnp.concatenate([a[:-1], ((after - axes.begun(v, mean)) / dt)[None]])
     da = rate((model, q, v, tau, half), (dmodel, dq, dv, dtau, dhalf), whole)
@@ -73,9 +67,9 @@ def _rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     batch, own = v.shape[1:], (axes, surfaces)
     daxes, dsurfaces = jax.tree.map(partial(_instantiated, batch), own, (daxes, dsurfaces))
     given = _Given(
-        after, v, mean, _mass(model, q, known.inertia), known.compliance, *jax.tree.map(partial(_full, batch), own)
+        after, v, mean, _mass(model, q, found.inertia), found.compliance, *jax.tree.map(partial(_full, batch), own)
     )
-    return after, _change((), given, _Rates(change, dmean, later, dsurfaces, daxes))
+    return after, _change_of(rows)((), given, _Rates(change, dmean, later, dsurfaces, daxes))
 
 
 class _Given(NamedTuple):
@@ -90,11 +84,23 @@ class _Given(NamedTuple):
     surfaces: Surfaces
 
     @property
+    def problem(self) -> Impact:
+        j, target, friction, stops = self.surfaces
+        return Impact(self.inertia, self.v, self.v, j, target, self.compliance, self.compliance, friction, stops)
+
+    @property
     def matrix(self) -> jax.Array:
         """`H + J^T K J`."""
-        j, target, friction, stops = self.surfaces
-        own = Impact(self.inertia, self.v, self.v, j, target, self.compliance, self.compliance, friction, stops)
-        return matrix(own, stiffness(own, self.after))
+        return matrix(self.problem, stiffness(self.problem, self.after))
+
+    def solution(self, rows: Rows | None, b: jax.Array, *, transposed: bool) -> jax.Array:
+        """`(H + J^T K J)^-1 b`, or of the transposed matrix."""
+        if rows is None:
+            a = jnp.swapaxes(self.matrix, 0, 1) if transposed else self.matrix
+            return each(eliminated, a.shape[2:], a, b[:, None])[:, 0]
+        k = stiffness(self.problem, self.after)
+        parted = rows.parted(self.inertia, self.surfaces.jacobian, self.surfaces.stops)
+        return rows.solve(parted, jnp.swapaxes(k, 1, 2) if transposed else k, b)
 
     def along(self, j: jax.Array, stops: jax.Array, v: jax.Array) -> jax.Array:
         """`J v`."""
@@ -129,14 +135,13 @@ def _momentum(given: _Given, x: _Rates) -> jax.Array:
     return by_terms(given.inertia, free + x.later) + pushed
 
 
-def _there(_: tuple, given: _Given, x: _Rates) -> jax.Array:
-    a = given.matrix
-    return each(eliminated, a.shape[2:], a, _momentum(given, x)[:, None])[:, 0]
+def _there(rows: Rows | None, _: tuple, given: _Given, x: _Rates) -> jax.Array:
+    return given.solution(rows, _momentum(given, x), transposed=False)
 
 
-def _back(_: tuple, given: _Given, bar: jax.Array) -> _Rates:
-    a, (j, target, friction, stops) = given.matrix, given.surfaces
-    bar = each(eliminated, a.shape[2:], jnp.swapaxes(a, 0, 1), bar[:, None])[:, 0]
+def _back(rows: Rows | None, _: tuple, given: _Given, bar: jax.Array) -> _Rates:
+    j, target, friction, stops = given.surfaces
+    bar = given.solution(rows, bar, transposed=True)
     later = by_terms(given.inertia, bar)
     axes, v, mean = jax.vjp(begun_rows, given.axes, given.v, given.mean)[1](later)
     u = given.along(j, stops, given.after)
@@ -158,12 +163,16 @@ def _instantiated(batch: tuple[int, ...], x: jax.Array, rate: Any) -> jax.Array:
     return _full(batch, jnp.zeros_like(x) if is_zero(rate) else rate)
 
 
-_change, _ = linear(
-    _there,
-    _back,
-    lambda _, given, x: solve_rows(given.matrix, _momentum(given, x)),
-    lambda _, given, x: x.later,
-)
+@lru_cache(maxsize=512)
+def _change_of(rows: Rows | None) -> Callable[..., jax.Array]:
+    return linear(
+        partial(_there, rows),
+        partial(_back, rows),
+        lambda _, given, x: solve_rows(given.matrix, _momentum(given, x)),
+        lambda _, given, x: x.later,
+    )[0]
+
+
 mass = trailing(crba)
 
 
@@ -172,5 +181,11 @@ def _rate_of_mass(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
 
 # The mass matrix, as it is known, with its derivatives.
-_mass = trailing(lambda model, q, inertia: inertia, _rate_of_mass)
-velocity = trailing(_found, _rule)
+_mass = known(_rate_of_mass)
+
+
+@lru_cache(maxsize=512)
+def velocity_of(rows: Rows | None) -> Callable[..., jax.Array]:
+    """The function `(model, q, v, tau, dt, axes, surfaces, known, after)`, whose value is the velocity after the step;
+    `rows`: those of a problem that falls into branches."""
+    return known(partial(_rule, rows))

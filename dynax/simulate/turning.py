@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.compile.batching import trailing, with_derivatives_of
-from dynax.contact.placing import Placed
+from dynax.compile.batching import trailing
+from dynax.contact.placing import Places
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.linear.sums import Tree, by_terms, combined
+from dynax.linear.sums import Tree, by_terms
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.operators.pytree import pytree_dataclass
@@ -54,13 +54,9 @@ class Turning:
         return cls(angular, linear, inertia[rows] / mass[:, :, None], dt)
 
     @classmethod
-    def of_tree(cls, model: Model, at: Placed, dt: jax.Array) -> Turning:
-        """The same from where everything is, so that nothing is asked of the mass matrix: a freedom moves the centre of
-        mass of what it carries, as a part of all that the base carries."""
-        angular, linear = _bases(model)
-        if not len(linear):
-            return cls(angular, linear, jnp.zeros((0, 3, model.nv), dt.dtype), dt)
-        return cls(angular, linear, _centres(model, at.origin[:-1], at.places, at.turns, at.shifts, at.moments), dt)
+    def of_tree(cls, model: Model, centre: jax.Array, dt: jax.Array) -> Turning:
+        """The same from `centres`, so that nothing is asked of the mass matrix."""
+        return cls(*_bases(model), centre, dt)
 
     def begun(self, v: jax.Array, mean: jax.Array) -> jax.Array:
         """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
@@ -88,45 +84,29 @@ class Turning:
         return v + take_rows(changes.reshape(-1, *v.shape[1:]), rows)
 
 
-def _plain_centres(model: Model, origin, places, turns, shifts, own) -> jax.Array:
-    """`c` of `Turning.of_tree`, of vectors `(n, 3)` of bodies and `(nv, 3)` of freedoms."""
-    topology, linear = model.topology, np.array(_bases(model)[1], int)
-    carries = jnp.asarray(topology.support[:, topology.body_of_velocity], origin.dtype)  # (n, nv)
-    mass, base = model.mass.astype(origin.dtype), origin[np.argmax(topology.support, axis=1)]
-    masses = (mass @ carries)[:, None]
-    moments = carries.T @ (mass[:, None] * (origin - base) + own)
-    moments = moments - masses * (places - base[topology.body_of_velocity])
-    moved = masses * shifts + jnp.cross(turns, moments)
-    alone = (topology.velocity_support | topology.velocity_support.T)[linear]
-    return jnp.einsum("bia,ja->bij", shifts[linear], moved) * alone / masses[linear]
-
-
-@with_derivatives_of(_plain_centres)
-def _centres(model: Model, *vectors: jax.Array) -> jax.Array:
-    return _by_components(model, *vectors)
-
-
-@trailing
-def _by_components(model: Model, *vectors: jax.Array) -> jax.Array:
-    """The same for trailing batch axes."""
-    topology, batch, dtype = model.topology, vectors[0].ndim - 2, vectors[0].dtype
-    origin, places, turns, shifts, own = (Vec3(x[:, 0], x[:, 1], x[:, 2]) for x in vectors)
+def centres(model: Model, at: Places) -> jax.Array:
+    """`c` of a tree by its velocity, shape `(k, 3, nv, *batch)`: a freedom moves the centre of mass of what it carries,
+    as a part of all that the base carries."""
     linear = np.array(_bases(model)[1], int)
+    topology, batch, dtype = model.topology, at.place.x.ndim - 1, at.place.x.dtype
+    if not len(linear):
+        return jnp.zeros((0, 3, *at.place.x.shape), dtype)
 
     def of_each(x: np.ndarray) -> jax.Array:
         return jnp.asarray(x, dtype).reshape(*x.shape, *(1,) * batch)
 
     def carried(x: Tree) -> Tree:
         """Of each body, summed over what each freedom carries."""
-        return jax.tree.map(lambda x: combined(of_each(carries), x[:, None]), x)
+        return jax.tree.map(lambda x: by_terms(of_each(carries), x[:, None]), x)
 
     carries = topology.support[:, topology.body_of_velocity]  # (n, nv)
     mass = lift(model.mass, 1, batch, dtype)
     # First moments about the base, so that far from the world's origin no digits are lost.
     root = np.argmax(topology.support, axis=1)
     masses = carried(mass)
-    moments = carried((origin - take_rows(origin, root)) * mass + own)
-    moments = moments - (places - take_rows(origin, root[topology.body_of_velocity])) * masses
+    moments = carried((at.origin - take_rows(at.origin, root)) * mass + at.moment)
+    moments = moments - (at.place - take_rows(at.origin, root[topology.body_of_velocity])) * masses
+    turns, shifts = at.column.angular, at.column.linear
     moved = shifts * masses + turns.cross(moments)
     # Only what this base carries moves it.
     alone = (topology.velocity_support | topology.velocity_support.T)[linear.ravel()]
