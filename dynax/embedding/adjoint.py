@@ -19,17 +19,20 @@ resistance, `slope U` at other velocities `U = X y`, add `delta = Y1^+T slope W`
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from dynax.algorithms.factor import Factor, factorized, solve
 from dynax.constraints.ends import Ends
 from dynax.constraints.powers import Bent, in_closed_form, power_slopes
 from dynax.derivatives.adjoint import Weights, is_local, local_power, whole_adjoint
+from dynax.derivatives.implicit import Change
 from dynax.derivatives.rule import Point
 from dynax.embedding.coefficients import expanded, multipliers, plan_of, reduced
-from dynax.embedding.dynamics import Resisted, in_motion
+from dynax.embedding.dynamics import Resisted, in_motion, placed
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.tree.bodies import passive_force, per_velocity
@@ -39,11 +42,13 @@ from dynax.tree.layout import Parts
 EXECUTION = "automatic"
 
 
-def closed_adjoint(model: EmbeddedModel, paths: list) -> Callable[..., tuple[tuple, jax.Array, jax.Array]] | None:
-    """The function of `embedding.rule` for models whose conditions have a closed form, where the leaves that move
-    leave all motions as they are."""
+def closed_adjoint(model: EmbeddedModel, paths: list) -> Callable[..., Change] | None:
+    """The function `(given, at, bar, factor)` of `embedding.rule` where conditions have a closed form, and
+    leaves that move leave all motions as they are."""
     served = isinstance(model.tree, Model) and in_closed_form(model.tree.structure)
-    return _adjoint if served and all(map(_is_local, paths)) else None
+    if not served or not all(map(_is_local, paths)):
+        return None
+    return partial(_adjoint, any(path[0].idx == 1 or path[1].name == "tree" for path in paths))
 
 
 def _is_local(path: tuple) -> bool:
@@ -52,13 +57,23 @@ def _is_local(path: tuple) -> bool:
     return path[1].name == "chart" or (path[1].name == "tree" and is_local((path[0], path[2])))
 
 
-def _adjoint(given: Callable[[tuple], tuple[EmbeddedModel, Any]], at: Point, weights: jax.Array):
+def _adjoint(
+    by_bodies: bool,
+    given: Callable[[tuple], tuple[EmbeddedModel, Any]],
+    at: Point,
+    bar: jax.Array,
+    factor: Factor | None,
+) -> Change:
+    """`by_bodies`: whether leaves that move act on bodies or joints, and not only forces of the chart."""
     embedded, external = given(at.leaves)
     model, chart = embedded.tree, embedded.chart
     resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
     p = plan_of(model, embedded.embedding)
     x = in_motion(model, at.q, at.v, p, chart, EXECUTION)
     c, s, u = x.coordinates, x.setup, x.v
+    if factor is None:
+        factor = factorized(placed(model, x.spot.setup, x.spot.kin, p.rows, c.x, x.spot.inertias)[1])
+    weights = solve(factor, bar[:, None])[:, 0]
     along, a = expanded(p, c.x, weights), x.drift + expanded(p, c.x, at.a)
     change = moved(model, s, x.kin, a)
     kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(x.kin, change, strict=True)))
@@ -89,11 +104,15 @@ def _adjoint(given: Callable[[tuple], tuple[EmbeddedModel, Any]], at: Point, wei
         embedded, external = given(leaves)
         resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
         joints = jnp.sum(along * against(embedded, resisted), axis=0)
-        return joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
+        return (
+            joints
+            if not by_bodies
+            else joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
+        )
 
     total, pull = jax.vjp(power, at.leaves)
     (leaves,) = pull(-jnp.ones_like(total))
-    return leaves, -along_q, -reduced(p, c.x, along_u)
+    return Change(leaves, -along_q, -reduced(p, c.x, along_u), weights)
 
 
 def _whole(ends: Ends, batch: tuple[int, ...]) -> Ends:

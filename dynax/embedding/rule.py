@@ -34,10 +34,9 @@ class Found(NamedTuple):
     """`None` where it is not kept."""
 
 
-Adjoint = Callable[[Any, list], Callable[..., tuple[tuple, jax.Array, jax.Array]] | None]
+Adjoint = Callable[[Any, list], Callable[..., Change] | None]
 """The way back in closed form for `(model, paths)` of the leaves of `(model, external)` that move, or `None`. It is a
-function `(given, at, weights)` for minus the rates of the power that inverse dynamics has along the weights, by leaves,
-the tangent of `q`, and `v`; `given(leaves)` is `(model, external)`."""
+function `(given, at, bar, factor)`: `given(leaves)` is `(model, external)`, and `factor` may be `None`."""
 
 
 def differentiable(
@@ -142,12 +141,14 @@ def _tangent_of(
         return solve(factor, (b.last - change(constants, at, b, jnp.zeros_like(at.a)))[:, None])[:, 0]
 
     def back(known: tuple, at: Point, bar: jax.Array) -> Change:
-        factor, constants = factor_at(known, at), known[1]
-        weights = solve(factor, bar[:, None])[:, 0]
-        right = moves.change
+        constants, right = known[1], moves.change
         if closed is not None:
-            leaves, bar_q, bar_v = closed(partial(moves.model, constants), at, weights)
-            return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
+            found = closed(partial(moves.model, constants), at, bar, known[0])
+            return found._replace(
+                q=None if right.q is None else found.q,
+                v=None if right.v is None else found.v,
+            )
+        weights = solve(factor_at(known, at), bar[:, None])[:, 0]
 
         def power(leaves: tuple, dq: jax.Array, v: jax.Array) -> jax.Array:
             return -jnp.sum(weights * needed(constants, at, leaves, dq, v, at.a), axis=0)
