@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,7 @@ class _Loops:
         """Of the freedoms of each path, `(loops, w)`, from those of the tree."""
         return _picked(z, self.freedom)
 
-    def turned(self, motions: Motion) -> Motion:
+    def turned(self, motions: Any) -> Any:
         """`sum_j c_kj` of what is given for each freedom `j` of the paths."""
         c = _turns(self.structure).carries
         c = jnp.asarray(c.reshape(*c.shape, *(1,) * len(self.batch)), self.dtype)
@@ -111,7 +111,7 @@ def _picked(z: jax.Array, index: np.ndarray) -> jax.Array:
     return take_rows(z, index.reshape(-1)).reshape(*index.shape, *z.shape[1:])
 
 
-def _total(motions: Motion, rates: jax.Array) -> Motion:
+def _total(motions: Any, rates: jax.Array) -> Motion:
     return jax.tree.map(lambda c: jnp.sum(c * rates, axis=1), motions)
 
 

@@ -96,6 +96,7 @@ def _adjoint(
         if resisted is not None:
             pairs.append((-borne(resisted.slope * along), resisted.against(p, c.x, u, at.v)[1]))
         by_q, by_u = power_slopes(model, ends, pairs, Bent(-borne(own.along_a), a, u))
+        assert by_u is not None
         along_u = along_u + by_u
         along_q = along_q + by_q + power_slopes(model, ends, [(-borne(along_u), u)])[0]
 
