@@ -8,6 +8,7 @@ and `k` are exactly the first and second derivatives of what `phi` is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -174,14 +175,7 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     """Residual `(rows, loops)`, entries `(rows, loops, w)`, if the ends move the rate and the bias, how large the
     entries of each row could be, and `slope`, the residual's by the ends' motion, `(6, rows, loops)`, if not known."""
     shape = ends.rotation.xx.shape
-
-    def error(rotation: Mat3, translation: Vec3, time: jax.Array) -> jax.Array:
-        found = closure.error(rotation, translation, parameters, time)
-        return jnp.stack([jnp.broadcast_to(x, shape) for x in found])
-
-    def moved(rotation: Mat3, twist: Motion) -> tuple[Mat3, Vec3]:
-        x, y, z = (row.cross(twist.angular) for row in rotation.rows)
-        return Mat3(x.x, x.y, x.z, y.x, y.y, y.z, z.x, z.y, z.z), rotation @ twist.linear
+    error = stacked_error(closure, parameters, shape)
 
     now = jnp.broadcast_to(time, shape)
     tick = jnp.full(shape, float(closure.rheonomic), now.dtype)
@@ -212,6 +206,22 @@ def _closed(closure: AbstractClosure, ends: Ends, parameters: tuple, time: jax.A
     acceleration = _six(ends.bias)
     second = second + sum(slope[k] * acceleration[k][None] for k in range(6))
     return residual, entries, first, -second, size, slope
+
+
+def stacked_error(closure: AbstractClosure, parameters: tuple, shape: tuple[int, ...]) -> Callable[..., jax.Array]:
+    """The closure's error as a function `(rotation, translation, time)`, shape `(rows, *shape)`."""
+
+    def error(rotation: Mat3, translation: Vec3, time: jax.Array) -> jax.Array:
+        found = closure.error(rotation, translation, parameters, time)
+        return jnp.stack([jnp.broadcast_to(x, shape) for x in found])
+
+    return error
+
+
+def moved(rotation: Mat3, twist: Motion) -> tuple[Mat3, Vec3]:
+    """The rates of a pose that moves by `twist`, which is in its own axes about its origin."""
+    x, y, z = (row.cross(twist.angular) for row in rotation.rows)
+    return Mat3(x.x, x.y, x.z, y.x, y.y, y.z, z.x, z.y, z.z), rotation @ twist.linear
 
 
 def _length(parts) -> jax.Array:

@@ -62,6 +62,16 @@ class Weights(NamedTuple):
     """The velocities of the bodies with these rates, in world axes about their joints."""
 
 
+class Adjoint(NamedTuple):
+    """The rates of a power, each `(nv, *batch)`."""
+
+    along_q: jax.Array
+    along_v: jax.Array
+    along_a: jax.Array
+    forces: jax.Array
+    """What the bodies ask of the joints, `S_j . F`: inverse dynamics but for what joints need by themselves."""
+
+
 def adjoint(
     model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, external, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
@@ -69,13 +79,12 @@ def adjoint(
 
     Batch axes of the state may have length one where those of the weights are longer.
     """
-    return whole_adjoint(model, s, kin, inertias, q, v, a, external, weights)[:2]
+    found = whole_adjoint(model, s, kin, inertias, q, v, a, external, weights)
+    return found.along_q, found.along_v
 
 
-def whole_adjoint(
-    model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, external, weights: Weights
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Those of `adjoint`, and the rates along `a`: the mass matrix times the weights, `S_j . A`."""
+def whole_adjoint(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, external, weights: Weights) -> Adjoint:
+    """The rates of `adjoint`, and those along `a`: the mass matrix times the weights, `S_j . A`."""
     whole = s._replace(batch=weights.freedoms.shape[1:])
     own = velocity_moments(kin, inertias)
     momenta = Parts(*(i @ w for i, w in zip(inertias, weights.bodies, strict=True)))
@@ -92,7 +101,8 @@ def whole_adjoint(
     along_q = x.psi.angular.dot(couple.moment) + x.psi_rate.dot(momentum) + turned
     along_v = x.s.angular.dot(couple.moment) + x.phi.dot(momentum) + joint_slope(model, v) * weights.freedoms
     along_a = x.s.dot(momentum) + per_velocity(model.armature, weights.freedoms) * weights.freedoms
-    return along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms), along_v, along_a
+    along_q = along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms)
+    return Adjoint(along_q, along_v, along_a, x.s.dot(force))
 
 
 def is_local(path: tuple) -> bool:

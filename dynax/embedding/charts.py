@@ -17,12 +17,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.compile.batching import trailing
+from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.constraints.powers import in_closed_form, rate_change
 from dynax.constraints.residual import rows_at
-from dynax.embedding.coefficients import Chart, Columns, NodePlan, coefficients, elimination, plan_of
+from dynax.constraints.rows import constraint_rows
+from dynax.embedding.coefficients import (
+    Chart,
+    Columns,
+    NodePlan,
+    coefficients,
+    dependents,
+    elimination,
+    expanded,
+    plan_of,
+)
 from dynax.embedding.dynamics import Coordinates, tree_velocity
-from dynax.embedding.model import EmbeddedModel, of_independent
+from dynax.embedding.model import EmbeddedModel, factors, of_independent
+from dynax.model import Model
+from dynax.model.configuration import tangent_rows
 from dynax.sweep import take_rows
+from dynax.tree.kinematics import kinematics
+from dynax.tree.setup import setup
 
 CHANGE = 0.1
 """Of the volume that pivoting finds: others are taken where the present ones have less."""
@@ -54,9 +69,7 @@ def in_chart(model: EmbeddedModel, columns: Columns, tau: jax.Array) -> Embedded
     return EmbeddedModel(model.tree, model.embedding, Chart(columns, force))
 
 
-@trailing
-def charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
-    """A state of a model in a chart, in the same one where it serves, or in a better one."""
+def _charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
     assert model.chart is not None
     p, rows = plan_of(model.tree, model.embedding), rows_at(model.tree, q)
     assert rows.entries is not None
@@ -71,6 +84,31 @@ def charted(model: EmbeddedModel, q: jax.Array, velocity: jax.Array) -> Charted:
     return Charted(
         columns, of_independent(other, whole), take_rows(whole, p.independent), least, lax.stop_gradient(error)
     )
+
+
+def _rate(primals: tuple, found: Charted, tangents: tuple) -> Charted:
+    """The tree moves by `u = X v`, of which `du = X dv - Y1^+ dK u`."""
+    (model, q, velocity), (dmodel, dq, dvelocity) = primals, tangents
+    tree, p = model.tree, plan_of(model.tree, model.embedding)
+    still = all(is_zero(leaf) for leaf in jax.tree.leaves(dmodel.tree, is_leaf=is_zero))
+    if not (still and isinstance(tree, Model) and in_closed_form(tree.structure)):
+        return along_moving(_charted, primals, tangents)[1]
+    s = setup(tree, q)
+    rows = constraint_rows(tree, s, kinematics(tree, s, positions=True))
+    e, x = factors(model, rows)
+    change = jnp.zeros((tree.nv, *q.shape[1:]), q.dtype)
+    if not is_zero(dvelocity):
+        change = change + expanded(p, x, dvelocity)
+    if not is_zero(dq) and rows.places is not None:
+        turned = rate_change(tree, rows.places[0], expanded(p, x, velocity), tangent_rows(tree, q, dq))
+        change = change - dependents(p, e, turned)
+    other = EmbeddedModel(tree, model.embedding, model.chart._replace(columns=found.columns))
+    zero = jax.tree.map(jnp.zeros_like, found)
+    return zero._replace(velocity=of_independent(other, change), own=take_rows(change, p.independent))
+
+
+charted = trailing(_charted, tangent=_rate)
+"""A state of a model in a chart, in the same one where it serves, or in a better one: `(model, q, velocity)`."""
 
 
 def _chosen(p: NodePlan, present: Columns, entries: jax.Array, weights: jax.Array) -> tuple[Columns, jax.Array]:

@@ -69,8 +69,8 @@ def _rate(primals: tuple, found: jax.Array, tangents: tuple) -> jax.Array:
         return integrate_rows(model.tree, q, expanded(p, x, dv))
 
     change = expanded(p, x, of_independent(model, tangent_rows(tree, *along_moving(open_yet, primals, tangents))))
-    if not all(is_zero(leaf) for leaf in jax.tree.leaves(dmodel, is_leaf=is_zero)):
-        opened = along_moving(lambda model: rows_at(model.tree, found).residual, (model,), (dmodel,))[1]
+    if not all(is_zero(leaf) for leaf in jax.tree.leaves(dmodel.tree, is_leaf=is_zero)):
+        opened = along_moving(lambda tree: rows_at(tree, found).residual, (tree,), (dmodel.tree,))[1]
         change = change - dependents(p, e, opened)
     return rate_rows(tree, found, change)
 

@@ -281,6 +281,12 @@ def dependents(p: NodePlan, e: Elimination, right: jax.Array) -> jax.Array:
     return take_rows(jnp.concatenate(found), p.solved + 1)
 
 
+def multipliers(p: NodePlan, e: Elimination, force: jax.Array, count: int) -> jax.Array:
+    """`dependents` transposed: what `count` conditions bear of forces on the dependent freedoms, shape `(nc,)`."""
+    right = jax.ShapeDtypeStruct((count, *force.shape[1:]), force.dtype)
+    return jax.linear_transpose(lambda right: dependents(p, e, right), right)(force)[0]
+
+
 def coefficients(p: NodePlan, e: Elimination, entries: jax.Array) -> jax.Array:
     """`X` by freedom of the tree and place within its node, shape `(nv, r)`."""
     width, batch = p.reach.shape[1], entries.shape[1:]

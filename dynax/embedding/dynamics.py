@@ -83,8 +83,9 @@ class Place(NamedTuple):
 def at(
     model: Model, q: jax.Array, embedding: Embedding, execution: str = "levels", chart: Chart | None = None
 ) -> Place:
-    """The nodes of the embedded model at `q`: their ports are the members."""
-    p = plan_of(model, embedding, execution)
+    """The nodes of the embedded model at `q`: their ports are the members. `"automatic"`: by the walk over the bodies
+    that is best in one kernel, the nodes by levels."""
+    p = plan_of(model, embedding, "levels" if execution == "automatic" else execution)
     s = setup(model, q, execution=execution)
     kin = kinematics(model, s, positions=True)
     c = coordinates(constraint_rows(model, s, kin), p, chart)
@@ -156,6 +157,8 @@ class State(NamedTuple):
     v: jax.Array
     drift: jax.Array
     """`Xdot y` (and the rate of `x_0`): the tree's accelerations while the independent velocities stay, `(nv,)`."""
+    conditions: Rows
+    """Of the configuration alone, with the places of the loops' ends."""
 
 
 class Moving(NamedTuple):
@@ -187,7 +190,7 @@ def in_motion(model: Model, q: jax.Array, v: jax.Array, p: NodePlan, chart: Char
     s, kin = spot.moving(model, whole)
     bias = constraint_rows(model, s, kin, whole, at=at).bias
     assert bias is not None
-    return State(c, spot, s, kin, whole, dependents(c.plan, c.elimination, bias))
+    return State(c, spot, s, kin, whole, dependents(c.plan, c.elimination, bias), at)
 
 
 class Resisted(NamedTuple):
@@ -238,7 +241,7 @@ def moved_by(
     resisted: Resisted | None = None,
 ) -> MovedBy:
     """Forward dynamics, for trailing batch axes."""
-    c, spot, s, kin, whole, drift = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
+    c, spot, s, kin, whole, drift, _ = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
     moving, tree = placed(model, spot.setup, spot.kin, c.plan.rows, c.x, spot.inertias)
     rows = c.plan.rows
     forces = s.layout.body_order(net_forces(s, kin, spot.inertias, external))
@@ -268,7 +271,7 @@ def inverse(
     resisted: Resisted | None = None,
 ) -> jax.Array:
     """Embedded forces for trailing batch axes: those of the tree at its motion, `X^T tau`."""
-    c, spot, s, kin, tree_v, drift = in_motion(model, q, v, plan_of(model, embedding), chart, execution)
+    c, spot, s, kin, tree_v, drift, _ = in_motion(model, q, v, plan_of(model, embedding), chart, execution)
     whole = drift if a is None else drift + expanded(c.plan, c.x, a)
     change = moved(model, s, kin, whole)
     kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(kin, change, strict=True)))

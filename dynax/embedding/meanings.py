@@ -45,11 +45,12 @@ from dynax.derivatives.forward_dynamics import (
 )
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.derivatives.rule import full
+from dynax.embedding.adjoint import closed_adjoint
 from dynax.embedding.closing import closing, displaced
 from dynax.embedding.coefficients import dense, expanded, plan_of
 from dynax.embedding.dynamics import MovedBy, Resisted, at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
-from dynax.embedding.rule import differentiable, known_solution
+from dynax.embedding.rule import differentiable, kept_solution, known_solution
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     bracket_rows,
@@ -195,8 +196,21 @@ def _by_walks(execution: str):
     def found(model: EmbeddedModel, q, v, tau, external) -> tuple[jax.Array, Factor]:
         return solved(model.tree, q, v, tau, external, model.embedding, execution, model.chart)
 
-    return differentiable(found, _needed)
+    return differentiable(found, _needed, closed_adjoint)
 
+
+def _kept() -> Any:
+    def found(model: EmbeddedModel, q, v, tau, external) -> tuple[jax.Array, Factor]:
+        return solved(model.tree, q, v, tau, external, model.embedding, "levels", model.chart)
+
+    def factor(model: EmbeddedModel, q: jax.Array) -> Factor:
+        return factorized(at(model.tree, q, model.embedding, "automatic", model.chart).tree)
+
+    return kept_solution(found, factor, _needed, closed_adjoint)
+
+
+kept_dynamics = _kept()
+"""Forward dynamics `(model, q, v, tau, external)` in the steps of rollouts, for rigid trees."""
 
 _FORWARD = {execution: _by_walks(execution) for execution in sweep.EXECUTIONS}
 _FORWARD["automatic"] = _FORWARD["levels"]
@@ -218,7 +232,7 @@ def _needed_against(model: EmbeddedModel, q, v, a, resisted: Resisted) -> jax.Ar
     return inverse(model.tree, q, v, a, None, model.embedding, model.chart, resisted=resisted)
 
 
-resisted_solution = known_solution(_needed_against)
+resisted_solution = known_solution(_needed_against, closed_adjoint)
 """The first of these with its derivatives, once it is found: `(model, q, v, tau, resisted, a, factor)`."""
 
 

@@ -2,7 +2,8 @@
 (`dynax.derivatives.rule`), with the derivatives of inverse dynamics itself in the place of closed forms.
 
     M da = dtau - dID(P, q, v, a)               there: `jax.jvp` of inverse dynamics, and the factor
-    dP, dq, dv = -d(w^T ID)    M w = da bar     back: the factor, and `jax.vjp` of one power
+    dP, dq, dv = -d(w^T ID)    M w = da bar     back: the factor, and the power of the weights, by its closed form
+                                                (`embedding.adjoint`) or by `jax.vjp`
 
 So the derivative differentiates no elimination, and each way is one function of its own, which one kernel can hold.
 """
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.factor import Factor, solve
-from dynax.compile.batching import trailing
+from dynax.compile.batching import KEPT, trailing
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.rule import Moves, Point, full
 from dynax.embedding.model import tree_of
@@ -28,14 +30,22 @@ class Found(NamedTuple):
     """Of one state, with the full batch."""
 
     a: jax.Array
-    factor: Factor
+    factor: Factor | None
+    """`None` where it is not kept."""
 
 
-def differentiable(solved: Callable[..., tuple[jax.Array, Factor]], inverse: Callable[..., jax.Array]) -> Callable:
+Adjoint = Callable[[Any, list], Callable[..., Change] | None]
+"""The way back in closed form for `(model, paths)` of the leaves of `(model, external)` that move, or `None`. It is a
+function `(given, at, bar, factor)`: `given(leaves)` is `(model, external)`, and `factor` may be `None`."""
+
+
+def differentiable(
+    solved: Callable[..., tuple[jax.Array, Factor]], inverse: Callable[..., jax.Array], adjoint: Adjoint | None = None
+) -> Callable:
     """Forward dynamics `(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule.
 
     **Arguments:** for trailing batch axes, `solved(model, q, v, tau, external)`, the accelerations and the factor of
-    the mass matrix; `inverse(model, q, v, a, external)`, inverse dynamics.
+    the mass matrix; `inverse(model, q, v, a, external)`, inverse dynamics; `adjoint`: the way back in closed form.
     """
 
     def both(model, q, v, tau, external) -> Found:
@@ -47,34 +57,68 @@ def differentiable(solved: Callable[..., tuple[jax.Array, Factor]], inverse: Cal
 
     def rule_of_both(primals: tuple, tangents: tuple) -> tuple[Found, Found]:
         found = value(*primals)
-        return found, Found(_tangent_of(primals, tangents, found, inverse), jax.tree.map(jnp.zeros_like, found.factor))
+        return found, Found(
+            _tangent_of(primals, tangents, found, inverse, adjoint), jax.tree.map(jnp.zeros_like, found.factor)
+        )
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         found = value(*primals)
-        return found.a, _tangent_of(primals, tangents, found, inverse)
+        return found.a, _tangent_of(primals, tangents, found, inverse, adjoint)
 
     value = trailing(both, rule_of_both)
     return jax.jit(trailing(forward, rule))
 
 
-def known_solution(inverse: Callable[..., jax.Array]) -> Callable:
+def known_solution(inverse: Callable[..., jax.Array], adjoint: Adjoint | None = None) -> Callable:
     """`a`, as a function `(model, q, v, tau, external, a, factor)` with the derivatives of forward dynamics, which has
     found it with the factor; of these two none are taken."""
 
     def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
         a = solution_of(*primals)  # and not the one given, so that second derivatives know it
-        return a, _tangent_of(primals[:5], tangents[:5], Found(a, primals[6]), inverse)
+        return a, _tangent_of(primals[:5], tangents[:5], Found(a, primals[6]), inverse, adjoint)
 
     solution_of = trailing(lambda model, q, v, tau, external, a, factor: a, rule)
     return solution_of
 
 
-def _tangent_of(primals: tuple, tangents: tuple, found: Found, inverse: Callable[..., jax.Array]) -> jax.Array:
+def kept_solution(
+    solved: Callable[..., tuple[jax.Array, Factor]],
+    factor: Callable[..., Factor],
+    inverse: Callable[..., jax.Array],
+    adjoint: Adjoint | None = None,
+) -> Callable:
+    """`differentiable`, of which rollouts keep the accelerations: their way back asks for the factor alone,
+    `factor(model, q)`."""
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        a = checkpoint_name(value(*primals), KEPT)
+        return a, _tangent_of(primals, tangents, Found(a, None), inverse, adjoint, factor)
+
+    value = trailing(lambda *state: solved(*state)[0], rule)
+    return value
+
+
+def _tangent_of(
+    primals: tuple,
+    tangents: tuple,
+    found: Found,
+    inverse: Callable[..., jax.Array],
+    adjoint: Adjoint | None,
+    factor_of: Callable[..., Factor] | None = None,
+) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
     moves = Moves.of(primals, tangents, tree_of)
-
+    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((model, external))[0]]
+    closed = None if adjoint is None else adjoint(model, [paths[k] for k in moves.which])
     tree = tree_of(model)
+
+    def factor_at(known: tuple, at: Point) -> Factor:
+        factor, constants = known
+        if factor is not None:
+            return factor
+        assert factor_of is not None
+        return factor_of(moves.model(constants, at.leaves)[0], at.q)
 
     def nowhere(at: Point) -> jax.Array:
         """No displacement of `q`, which is the tree's and may leave the loops too."""
@@ -93,19 +137,24 @@ def _tangent_of(primals: tuple, tangents: tuple, found: Found, inverse: Callable
         return change(known[1], at, x, x.last)
 
     def there(known: tuple, at: Point, b: Change) -> jax.Array:
-        factor, constants = known
+        factor, constants = factor_at(known, at), known[1]
         return solve(factor, (b.last - change(constants, at, b, jnp.zeros_like(at.a)))[:, None])[:, 0]
 
     def back(known: tuple, at: Point, bar: jax.Array) -> Change:
-        factor, constants = known
-        weights = solve(factor, bar[:, None])[:, 0]
+        constants, right = known[1], moves.change
+        if closed is not None:
+            found = closed(partial(moves.model, constants), at, bar, known[0])
+            return found._replace(
+                q=None if right.q is None else found.q,
+                v=None if right.v is None else found.v,
+            )
+        weights = solve(factor_at(known, at), bar[:, None])[:, 0]
 
         def power(leaves: tuple, dq: jax.Array, v: jax.Array) -> jax.Array:
             return -jnp.sum(weights * needed(constants, at, leaves, dq, v, at.a), axis=0)
 
         total, pull = jax.vjp(power, at.leaves, nowhere(at), at.v)
         leaves, bar_q, bar_v = pull(jnp.ones_like(total))
-        right = moves.change
         return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
 
     known = found.factor, jax.tree.leaves((model, external))

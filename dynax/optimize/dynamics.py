@@ -69,7 +69,7 @@ def _bends(model: Model, at: Moving, weights: jax.Array) -> tuple[jax.Array, jax
         kin = kinematics(model, s, v, at.last, positions=True, accelerations=True, gravity=True)
         inertias = world_inertias(s, kin)
         paired = Weights(weights, moved(model, s, kin, weights))
-        return whole_adjoint(model, s, kin, inertias, q, v, at.last, None, paired)
+        return whole_adjoint(model, s, kin, inertias, q, v, at.last, None, paired)[:3]
 
     def along(unit: jax.Array) -> jax.Array:
         return jnp.broadcast_to(unit.reshape(nv, *(1 for _ in weights.shape[1:])), weights.shape)

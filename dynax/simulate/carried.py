@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
+from dynax.compile.batching import KEPT
 from dynax.constraints.independent import LOOSE
 from dynax.contact.compliant import Patch, compliant_forces
 from dynax.contact.scene import Scene
@@ -144,6 +146,7 @@ def _guarded_rate(method: AbstractStepper, primals: tuple, tangents: tuple) -> t
 
     _, along, new = jax.linearize(of_moving, [leaves[k] for k in moving], has_aux=True)
     stop, result = _or_stay(primals[1], new)
+    stop = checkpoint_name(stop, KEPT)  # or the way back would look for the chart of the end again, to know this
     rate = along([jnp.where(stop, 0.0, rates[k]) for k in moving])
     before = jax.tree.map(_instantiated, primals[1], tangents[1])
     return result, jax.tree.map(partial(jnp.where, stop), before, rate)

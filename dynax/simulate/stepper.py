@@ -24,6 +24,7 @@ from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
 from dynax.constraints.residual import constraint_names
 from dynax.contact.scene import Scene
+from dynax.embedding.meanings import kept_dynamics
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
@@ -99,4 +100,6 @@ def later(model: Either, delay: jax.Array) -> Either:
 def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay: jax.Array | float = 0.0) -> jax.Array:
     """`v'` at `delay` [s] after the beginning of the step, as loops, gears and conditions allow it."""
     now = later(model, jnp.asarray(delay, q.dtype))
+    if isinstance(now, EmbeddedModel) and isinstance(now.tree, Model):
+        return kept_dynamics(now, q, v, tau, None)
     return constrained_dynamics(now, q, v, tau).a if closed(model) else forward_dynamics(now, q, v, tau)

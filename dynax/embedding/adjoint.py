@@ -1,0 +1,124 @@
+"""The derivative of inverse dynamics of embedded loops transposed, in closed form.
+
+Weights `w` of the embedded forces `X^T (ID(q, u, A) - f)` are velocities `W = X w` of the tree, so that their power is
+`W . (ID(q, u, A) - f)` at the velocities `u = X v` and accelerations `A` of the tree. All of these meet conditions,
+
+    K W = 0      K u = 0      K A = k(q, u)
+
+so that they change with `q` by what `Y1^+` makes of the changes of these. Turned round, forces on dependent freedoms
+are borne by multipliers, and with those of the tree's own rates `p_q, p_u, p_A` (`derivatives.adjoint`)
+
+    alpha = Y1^+T (ID - f)      beta = Y1^+T p_A      gamma = Y1^+T (p_u + beta . dk/du)
+    by v    X^T (p_u + beta . dk/du)
+    by q    p_q - alpha . dK W - gamma . dK u - beta . (dK A - dk)
+
+No elimination is differentiated, and no walk: the last terms are those of `constraints.powers`. Forces of joints by
+resistance, `slope U` at other velocities `U = X y`, add `delta = Y1^+T slope W` and `-delta . dK U`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dynax.algorithms.factor import Factor, factorized, solve
+from dynax.constraints.ends import Ends
+from dynax.constraints.powers import Bent, in_closed_form, power_slopes
+from dynax.derivatives.adjoint import Weights, is_local, local_power, whole_adjoint
+from dynax.derivatives.implicit import Change
+from dynax.derivatives.rule import Point
+from dynax.embedding.coefficients import expanded, multipliers, plan_of, reduced
+from dynax.embedding.dynamics import Resisted, in_motion, placed
+from dynax.embedding.model import EmbeddedModel
+from dynax.model import Model
+from dynax.tree.bodies import passive_force, per_velocity
+from dynax.tree.kinematics import moved
+from dynax.tree.layout import Parts
+
+EXECUTION = "automatic"
+
+
+def closed_adjoint(model: EmbeddedModel, paths: list) -> Callable[..., Change] | None:
+    """The function `(given, at, bar, factor)` of `embedding.rule` where conditions have a closed form, and
+    leaves that move leave all motions as they are."""
+    served = isinstance(model.tree, Model) and in_closed_form(model.tree.structure)
+    if not served or not all(map(_is_local, paths)):
+        return None
+    return partial(_adjoint, any(path[0].idx == 1 or path[1].name == "tree" for path in paths))
+
+
+def _is_local(path: tuple) -> bool:
+    if path[0].idx == 1:
+        return True
+    return path[1].name == "chart" or (path[1].name == "tree" and is_local((path[0], path[2])))
+
+
+def _adjoint(
+    by_bodies: bool,
+    given: Callable[[tuple], tuple[EmbeddedModel, Any]],
+    at: Point,
+    bar: jax.Array,
+    factor: Factor | None,
+) -> Change:
+    """`by_bodies`: whether leaves that move act on bodies or joints, and not only forces of the chart."""
+    embedded, external = given(at.leaves)
+    model, chart = embedded.tree, embedded.chart
+    resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
+    p = plan_of(model, embedded.embedding)
+    x = in_motion(model, at.q, at.v, p, chart, EXECUTION)
+    c, s, u = x.coordinates, x.setup, x.v
+    if factor is None:
+        factor = factorized(placed(model, x.spot.setup, x.spot.kin, p.rows, c.x, x.spot.inertias)[1])
+    weights = solve(factor, bar[:, None])[:, 0]
+    along, a = expanded(p, c.x, weights), x.drift + expanded(p, c.x, at.a)
+    change = moved(model, s, x.kin, a)
+    kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(x.kin, change, strict=True)))
+    paired = Weights(along, moved(model, s, x.kin, along))
+    own = whole_adjoint(model, s, kin, x.spot.inertias, at.q, u, a, wrenches, paired)
+
+    def against(embedded: EmbeddedModel, resisted: Resisted | None) -> jax.Array:
+        """What joints need besides."""
+        force = jnp.zeros_like(along) if embedded.chart is None else -embedded.chart.force
+        return force if resisted is None else force + resisted.against(p, c.x, u, at.v)[0]
+
+    def borne(force: jax.Array) -> jax.Array:
+        return multipliers(p, c.elimination, force, len(x.conditions.residual))
+
+    tau = own.forces + passive_force(model, at.q, u) + per_velocity(model.armature, a) * a
+    along_q, along_u = own.along_q, own.along_v
+    if x.conditions.places is not None:
+        ends = _whole(x.conditions.places[0], weights.shape[1:])
+        pairs = [(-borne(tau + against(embedded, resisted)), along)]
+        if resisted is not None:
+            pairs.append((-borne(resisted.slope * along), resisted.against(p, c.x, u, at.v)[1]))
+        by_q, by_u = power_slopes(model, ends, pairs, Bent(-borne(own.along_a), a, u))
+        assert by_u is not None
+        along_u = along_u + by_u
+        along_q = along_q + by_q + power_slopes(model, ends, [(-borne(along_u), u)])[0]
+
+    def power(leaves: tuple) -> jax.Array:
+        """In the motion that is known."""
+        embedded, external = given(leaves)
+        resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
+        joints = jnp.sum(along * against(embedded, resisted), axis=0)
+        return (
+            joints
+            if not by_bodies
+            else joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
+        )
+
+    total, pull = jax.vjp(power, at.leaves)
+    (leaves,) = pull(-jnp.ones_like(total))
+    return Change(leaves, -along_q, -reduced(p, c.x, along_u), weights)
+
+
+def _whole(ends: Ends, batch: tuple[int, ...]) -> Ends:
+    def full(a: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(a, (*a.shape[: a.ndim - len(batch)], *batch))
+
+    rotation, translation, columns = jax.tree.map(full, (ends.rotation, ends.translation, ends.columns))
+    return ends._replace(rotation=rotation, translation=translation, columns=columns)
