@@ -9,7 +9,7 @@ call of the dynamics, which for loops are most of the program.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -168,7 +168,7 @@ class CollocatedPlant:
     def _sum(self, g: jax.Array) -> jax.Array:
         """The rule's, of what rates at its points give in the whole length."""
         weights = {"midpoint": (1.0,), "trapezoid": (0.5, 0.5), "hermite_simpson": (1 / 6, 4 / 6, 1 / 6)}[self.method]
-        return sum(w * own for w, own in zip(weights, g, strict=True))
+        return reduce(jnp.add, [w * own for w, own in zip(weights, g, strict=True)])
 
     def _system(
         self, x: jax.Array, chosen: jax.Array, y: jax.Array, params: Any, h: jax.Array, alone: bool
