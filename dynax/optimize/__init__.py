@@ -1,9 +1,9 @@
 """Trajectories, controllers and designs by gradient."""
 
 from dynax.optimize.barrier import relaxed_barrier as relaxed_barrier
-from dynax.optimize.collocation import CollocatedPlant as CollocatedPlant
 from dynax.optimize.collocation import collocation as collocation
 from dynax.optimize.cone import friction_cone as friction_cone
+from dynax.optimize.interval import CollocatedPlant as CollocatedPlant
 from dynax.optimize.inverse_kinematics import Target as Target
 from dynax.optimize.inverse_kinematics import direction_target as direction_target
 from dynax.optimize.inverse_kinematics import line_target as line_target

@@ -15,139 +15,18 @@ final time is free. `mesh` makes guesses, reads results, and refines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.operators.pytree import pytree_dataclass
-from dynax.optimize.inverse_plant import InversePlant
+from dynax.optimize.interval import METHODS, CollocatedPlant
 from dynax.optimize.plant import FunctionPlant, ModelPlant
 from dynax.optimize.problem import Problem, Term
 from dynax.optimize.problem import problem as make_problem
-from dynax.simulate.newton import root
 from dynax.simulate.stepper import refuse_closed
-
-METHODS = ("trapezoid", "hermite_simpson", "midpoint")
-# Newton's steps for the equation of an interval.
-STEPS = 20
-
-
-@pytree_dataclass("method", "rate", "free")
-class CollocatedPlant:
-    """An interval as a step of knots `[x, u]`, or `[x, u, s]` with a free final time; made by `collocation`."""
-
-    base: FunctionPlant | ModelPlant | InversePlant
-    """Whose states and tangents these are."""
-    method: str
-    rate: Callable | None
-    """`rate(x, u, params)`, the velocity of the state in its tangents, or that of the model."""
-    free: bool
-    """Whether the lengths of all intervals are to be multiplied by `s`."""
-
-    @property
-    def nx(self) -> int:
-        return self.base.nx + self.base.nu + self.free
-
-    @property
-    def ndx(self) -> int:
-        return self.base.ndx + self.base.nu + self.free
-
-    @property
-    def nu(self) -> int:
-        return self.width + self.free
-
-    @property
-    def width(self) -> int:
-        """How many controls are chosen in an interval."""
-        return 2 * self.base.nu if self.method == "hermite_simpson" else self.base.nu
-
-    def scale(self, x: jax.Array) -> jax.Array:
-        """`s`, the factor of all lengths."""
-        return x[-1] if self.free else jnp.ones((), x.dtype)
-
-    def kept(self, x: jax.Array, chosen: jax.Array, h: jax.Array) -> jax.Array:
-        """What follows the state in the next knot: the control, and `s`, which is chosen where `h` is zero."""
-        end = chosen[self.width - self.base.nu : self.width]
-        return jnp.append(end, jnp.where(h > 0, x[-1], chosen[-1])) if self.free else end
-
-    def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
-        n, m = self.base.nx, self.base.ndx
-        return jnp.concatenate([self.base.integrate(x[:n], dx[:m]), x[n:] + dx[m:]])
-
-    def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
-        n = self.base.nx
-        return jnp.concatenate([self.base.difference(x0[:n], x1[:n]), x1[n:] - x0[n:]])
-
-    def points(self, x: jax.Array, chosen: jax.Array) -> tuple[jax.Array, ...]:
-        """The state, and the controls at the beginning, in the middle and at the end of an interval."""
-        n, m = self.base.nx, self.base.nu
-        start, end = x[n : n + m], chosen[self.width - m : self.width]
-        if self.method == "midpoint":
-            return x[:n], end, end, end
-        return x[:n], start, chosen[:m] if self.method == "hermite_simpson" else 0.5 * (start + end), end
-
-    def velocity(self, x: jax.Array, u: jax.Array, params: Any) -> jax.Array:
-        """Of the state, in its tangents."""
-        if self.rate is not None:
-            return jnp.asarray(self.rate(x, u, params)).astype(x.dtype)
-        base: Any = self.base
-        return jnp.concatenate([x[base.nx - base.ndx // 2 :], base.acceleration(x, u)])
-
-    def along(self, x: jax.Array, z: jax.Array, u: jax.Array, params: Any) -> jax.Array:
-        """`g(z, u)`: the rate of the coordinates about `x`.
-
-        For a model `v + [z, v] / 2 + [z, [z, v]] / 12`, which is as exact as the rules and more (Munthe-Kaas 1999,
-        "High order Runge-Kutta methods on manifolds"), and whose derivatives are short.
-        """
-        now, zero = self.base.integrate(x, z), jnp.zeros_like(z)
-        velocity = self.velocity(now, u, params)
-        if not isinstance(self.base, FunctionPlant):
-            turned = self.base.bracket(z, velocity)
-            return velocity + 0.5 * turned + self.base.bracket(z, turned) / 12.0
-        return jax.jvp(lambda w: self.base.difference(x, self.base.integrate(now, w)), (zero,), (velocity,))[1]
-
-    def ends(self, x: jax.Array, chosen: jax.Array, z: jax.Array, params: Any) -> jax.Array:
-        """The rates at the beginning and at the end, by one function of both, shape `(2, ndx of the states)`."""
-        start, first, _, end = self.points(x, chosen)
-        at = jnp.stack([jnp.zeros_like(z), z]), jnp.stack([first, end])
-        return jax.vmap(lambda z, u: self.along(start, z, u, params))(*at)
-
-    def middle(self, x: jax.Array, chosen: jax.Array, z: jax.Array, params: Any, h: jax.Array) -> jax.Array:
-        """The coordinates of the middle of an interval that ends at `z`; its length is `h s`."""
-        h = h * self.scale(x)
-        if self.method == "midpoint":
-            return 0.5 * z
-        g = self.ends(x, chosen, z, params)
-        return 0.5 * z + 0.125 * h * (g[0] - g[1])
-
-    def defect(
-        self, x: jax.Array, chosen: jax.Array, z: jax.Array, params: Any, h: jax.Array, middle: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """What the equation of the interval misses, shape `(ndx of the states,)`, and the coordinates of its middle,
-        by Hermite's rule also where `middle` is put in their place."""
-        start, _, mid, _ = self.points(x, chosen)
-        h = h * self.scale(x)
-        if self.method == "midpoint":
-            return z - h * self.along(start, 0.5 * z, mid, params), 0.5 * z
-        g = self.ends(x, chosen, z, params)
-        halfway = 0.5 * z + 0.125 * h * (g[0] - g[1])
-        if self.method == "trapezoid":
-            return z - 0.5 * h * (g[0] + g[1]), halfway
-        at = halfway if middle is None else middle
-        return z - h / 6.0 * (g[0] + 4.0 * self.along(start, at, mid, params) + g[1]), halfway
-
-    def step(self, x: jax.Array, u: jax.Array, params: tuple, dt: jax.Array) -> jax.Array:
-        """`params`: the problem's, with the length of the interval."""
-
-        def equation(z: jax.Array) -> tuple[jax.Array, jax.Array]:
-            return self.defect(x, u, z, params[0], dt)[0], z[:0]
-
-        zero = jnp.zeros(self.base.ndx, x.dtype)
-        z, _ = root(equation, jax.jacfwd(lambda z: equation(z)[0]), zero, STEPS)
-        return jnp.concatenate([self.base.integrate(x[: self.base.nx], z), self.kept(x, u, dt)])
 
 
 def collocation(

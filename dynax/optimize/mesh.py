@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.optimize.collocation import CollocatedPlant
+from dynax.optimize.interval import CollocatedPlant
 from dynax.optimize.problem import Problem
 from dynax.optimize.result import Result
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.optimize.collocation import CollocatedPlant
+from dynax.optimize.interval import CollocatedPlant
 from dynax.optimize.problem import Problem, one_sided, stacked, value
 
 

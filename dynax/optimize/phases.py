@@ -23,7 +23,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.operators.pytree import pytree_dataclass
-from dynax.optimize.collocation import CollocatedPlant
+from dynax.optimize.interval import CollocatedPlant
 from dynax.optimize.plant import FunctionPlant, Linearized, linearized
 from dynax.optimize.problem import Problem, Term, stacked, total_cost
 from dynax.optimize.problem import problem as make_problem

@@ -19,6 +19,7 @@ from dynax.compile.batching import trailing
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
 from dynax.derivatives.variations import within_joints
+from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.linear.matrices import product
 from dynax.model import Model
 from dynax.model.configuration import bracket_rows, difference, difference_rows, integrate, integrate_rows, rate_rows
@@ -85,6 +86,14 @@ class ModelPlant:
         """Of the joints, in continuous time, shape `(nv,)`."""
         return acceleration(self.model, x[: self.model.nq], x[self.model.nq :], self.forces(u))
 
+    def acceleration_and_slopes(self, x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """`acceleration`, and its Jacobian by tangents and controls, shape `(nv, 2 nv + nu)`."""
+        q, v = x[: self.model.nq], x[self.model.nq :]
+        a, (by_q, by_v, by_u) = forward_dynamics_and_derivatives(self.model, q, v, self.forces(u), None)
+        if self.actuation is not None:
+            by_u = product(by_u, self.actuation.astype(x.dtype))
+        return a, jnp.concatenate([by_q, by_v, by_u], axis=1)
+
     def step(self, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> jax.Array:
         q, v = x[: self.model.nq], x[self.model.nq :]
         return jnp.concatenate(step(self.model, q, v, self.forces(u), dt, stepper=self.stepper))
@@ -112,12 +121,28 @@ class ModelPlant:
         nq = self.model.nq
         return jnp.concatenate([difference(self.model, x0[:nq], x1[:nq]), x1[nq:] - x0[nq:]])
 
+    def landed(self, x: jax.Array, dx: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """As the function `landed`. Of embedded loops it is the independent joints that count, which do not know of
+        the others."""
+        tree, (nq, nv), own = tree_of(self.model), (self.model.nq, self.model.nv), slice(None)
+        if not isinstance(tree, Model):
+            return landed_by_directions(self, x, dx, after)
+        w = dx[:nv]
+        if isinstance(self.model, EmbeddedModel):
+            own = np.array(self.model.independent, int)
+            w = jnp.zeros(tree.nv, w.dtype).at[own].set(w)
+        c, turns = _landed(tree, x[:nq], w, after[:nq])
+        blocks = (within_joints(tree, part)[own][:, own] for part in jnp.split(turns, 2, axis=1))
+        eye = jnp.eye(nv, dtype=x.dtype)
+        by_x, by_dx = (jax.scipy.linalg.block_diag(block, eye) for block in blocks)
+        return jnp.concatenate([c[own], x[nq:] + dx[nv:] - after[nq:]]), by_x, by_dx
+
     def linearized(self, x, u, after, params, dt, costate) -> Linearized:
         """As the function `linearized`."""
         # Of embedded loops there is no closed form: nothing but the step is differentiated then, once for all of it.
         if isinstance(self.stepper, ClosedFormEuler) and isinstance(self.model, Model):
             return _of_euler(self, x, u, after, dt, costate)
-        return _by_directions(self, x, u, after, params, dt, costate)
+        return by_directions(self, x, u, after, params, dt, costate)
 
 
 def plant(
@@ -180,8 +205,40 @@ def linearized(
     """`difference(after, step(x, u))`, shape `(ndx,)`, its Jacobian by tangents and controls, `(ndx, ndx + nu)`, and
     where a `costate` is given the curvature of its product with it, `(ndx + nu, ndx + nu)`; by the plant's own
     `linearized` if it has one."""
-    own = getattr(plant, "linearized", partial(_by_directions, plant))
+    own = getattr(plant, "linearized", partial(by_directions, plant))
     return own(x, u, after, params, dt, costate)
+
+
+def passed(plant: Any, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> tuple[jax.Array, tuple]:
+    """The next state, and what costs get to know of the step: `()` unless the plant has a `passed` of its own."""
+    own = getattr(plant, "passed", None)
+    return (plant.step(x, u, params, dt), ()) if own is None else own(x, u, params, dt)
+
+
+def passed_linearized(
+    plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array
+) -> tuple[jax.Array, jax.Array, tuple, tuple]:
+    """`linearized` without a costate, and what costs get to know of the step, with its rows along all `directions`."""
+    own = getattr(plant, "passed_linearized", None)
+    return (*linearized(plant, x, u, after, params, dt)[:2], (), ()) if own is None else own(x, u, after, params, dt)
+
+
+def landed(plant: Any, x: jax.Array, dx: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`difference(after, integrate(x, dx))`, shape `(ndx,)`, and its Jacobians by tangents of `x` and by `dx`; by the
+    plant's own `landed` if it has one."""
+    own = getattr(plant, "landed", partial(landed_by_directions, plant))
+    return own(x, dx, after)
+
+
+def landed_by_directions(
+    plant: Any, x: jax.Array, dx: jax.Array, after: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The derivatives of what the plant does."""
+    n, eye = plant.ndx, jnp.eye(plant.ndx, dtype=x.dtype)
+    ways = jnp.pad(rates(plant, x).T, ((0, n), (0, 0))), jnp.pad(eye, ((n, 0), (0, 0)))
+    landing = lambda x, dx: plant.difference(after, plant.integrate(x, dx))  # noqa: E731
+    c, J = jax.vmap(lambda *z: jax.jvp(landing, (x, dx), z), out_axes=(None, 1))(*ways)
+    return c, J[:, :n], J[:, n:]
 
 
 def rates(plant: Any, x: jax.Array) -> jax.Array:
@@ -198,7 +255,7 @@ def directions(plant: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.pad(along, ((0, plant.nu), (0, 0))), jnp.concatenate([still, eye])
 
 
-def _by_directions(
+def by_directions(
     plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array, costate: jax.Array | None
 ) -> Linearized:
     """The step's own derivatives."""

@@ -272,6 +272,14 @@ def value(costs: tuple[Term, ...], terms: tuple[Term, ...], args: tuple, multipl
     return cost_of(costs, args) + penalty_of(terms, args, multipliers, penalty)
 
 
+def told(*args: Any) -> tuple:
+    """What terms get: states, controls and what all know, where what is known of the step is put."""
+    if len(args) <= 3:
+        return args
+    x, u, *known, row = args
+    return x, u, (*row, *known)
+
+
 class Quadratic(NamedTuple):
     """What is known of `value` at a point."""
 
@@ -292,13 +300,14 @@ def quadratic(
     penalty,
 ) -> Quadratic:
     """`value`, its slope and its Gauss-Newton curvature along `directions` of what moves of the arguments `args`: all
-    but the last. `move(z)` gives the arguments after a part `z` of each, to second order too."""
+    but the last; terms get them as `told` puts them. `move(z)` gives what terms get after a part `z` of each, to second
+    order too."""
     size, dtype = len(directions[0]), multipliers.dtype
     total, slope, curvature = jnp.zeros((), dtype), jnp.zeros(size, dtype), jnp.zeros((size, size), dtype)
 
     def add(function: Callable, outer: Callable) -> None:
         nonlocal total, slope, curvature
-        along = partial(jax.jvp, lambda *moving: function((*moving, args[-1])), args[:-1])
+        along = partial(jax.jvp, lambda *moving: function(told(*moving, args[-1])), args[:-1])
         r, J = jax.vmap(along, out_axes=(None, 1))(directions)
         found, first = jax.value_and_grad(lambda r: jnp.sum(outer(r)))(r)
         bend = jax.jvp(jax.grad(lambda r: jnp.sum(outer(r))), (r,), (jnp.ones_like(r),))[1]  # entry by entry

@@ -33,8 +33,8 @@ from dynax.optimize.box import boxed, cut_off
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.interior import interior
 from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
-from dynax.optimize.plant import directions, linearized, rates
-from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, value
+from dynax.optimize.plant import directions, linearized, passed, passed_linearized, rates
+from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, told, value
 from dynax.optimize.result import History, Result, Status
 
 RUNNING = -1
@@ -248,18 +248,18 @@ def _constraints(problem: Problem, x, u) -> tuple[jax.Array, jax.Array]:
     return path, stacked(problem.end_constraints, (x[-1], end))
 
 
-def _costs(problem: Problem, x, u, multipliers: Multipliers) -> tuple[jax.Array, jax.Array]:
-    """The cost, and what penalises constraints: together the augmented Lagrangian."""
+def _costs(problem: Problem, x, u, known: tuple, multipliers: Multipliers) -> tuple[jax.Array, jax.Array]:
+    """The cost, and what penalises constraints: together the augmented Lagrangian. `known`: of the steps."""
     row, end, axes = _seen(problem)
     path, last, weight = multipliers
 
     def both(costs, constraints, args, own) -> tuple[jax.Array, jax.Array]:
         return cost_of(costs, args), penalty_of(constraints, args, own, weight)
 
-    def knot(x, u, row, own):
-        return both(problem.costs, problem.constraints, (x, u, row), own)
+    def knot(x, u, known, row, own):
+        return both(problem.costs, problem.constraints, told(x, u, *known, row), own)
 
-    stages = jax.vmap(knot, (0, 0, axes, 0))(x[:-1], u, row, path)
+    stages = jax.vmap(knot, (0, 0, 0, axes, 0))(x[:-1], u, known, row, path)
     ends = both(problem.end_costs, problem.end_constraints, (x[-1], end), last)
     return jax.tree.map(lambda stage, end: jnp.sum(stage) + end, stages, ends)
 
@@ -276,9 +276,13 @@ def _linearized(
         def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
             return plant.integrate(x, z[:n]), u + z[n:], row
 
-        c, J, bend = linearized(plant, x, u, after, row, dt, costate if second_order else None)
-        ways = directions(plant, x)
-        found = quadratic(problem.costs, problem.constraints, (x, u, row), ways, move, own, weight)
+        if second_order:
+            (c, J, bend), known, along = linearized(plant, x, u, after, row, dt, costate), (), ()
+        else:
+            c, J, known, along = passed_linearized(plant, x, u, after, row, dt)
+            bend = None
+        ways = (*directions(plant, x), *along)
+        found = quadratic(problem.costs, problem.constraints, (x, u, *known, row), ways, move, own, weight)
         H = found.curvature
         if second_order:
             whole = jax.hessian(lambda z: value(problem.costs, problem.constraints, move(z), own, weight))
@@ -301,8 +305,8 @@ def _linearized(
     return LQ(A, B, c, Q, S, R, q, r), jnp.sum(plain) + final.plain, jnp.sum(total) + final.value
 
 
-def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.Array, jax.Array]:
-    """States and controls after a step of one size."""
+def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.Array, jax.Array, tuple]:
+    """States and controls after a step of one size, and what is known of the plant's steps."""
     plant = problem.plant
     rows = None if problem.per_knot is None else problem.known_rows(end=False)[1]
 
@@ -310,12 +314,12 @@ def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.
         x, u, K, k, gap, row, dt, limits = at
         u = u + size * k + product(K, plant.difference(x, now))
         u = u if limits is None else jnp.clip(u, *limits)
-        after = plant.step(now, u, problem.params if row is None else (problem.params, row), dt)
-        return plant.integrate(after, (size - 1.0) * gap), (now, u)
+        after, known = passed(plant, now, u, problem.params if row is None else (problem.params, row), dt)
+        return plant.integrate(after, (size - 1.0) * gap), (now, u, known)
 
     at = x[:-1], u, policy.K, policy.k, gaps, rows, problem.dt, problem.limits
-    end, (xs, us) = jax.lax.scan(step, x[0], at)
-    return jnp.concatenate([xs, end[None]]), us
+    end, (xs, us, known) = jax.lax.scan(step, x[0], at)
+    return jnp.concatenate([xs, end[None]]), us, known
 
 
 def _iterate(problem: Problem, s: State, small, tight, options: Options) -> State:
@@ -366,8 +370,8 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
 
     def attempt(tried: Tried) -> Tried:
         size = jnp.exp2(-tried.count.astype(dtype))
-        x, u = _followed(problem, s.x, s.u, policy, lq.c, size)
-        plain, penalty = _costs(problem, x, u, s.multipliers)
+        x, u, known = _followed(problem, s.x, s.u, policy, lq.c, size)
+        plain, penalty = _costs(problem, x, u, known, s.multipliers)
         trial = plain + penalty + merit * (1.0 - size) * misses
         good = jnp.isfinite(trial) & (trial <= begun + ARMIJO * size * promised + slack)
         better = good & (trial < tried.least - slack)  # of those that rounding does not tell apart the longest

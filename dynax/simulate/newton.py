@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,31 +30,50 @@ def root(
     implicit function theorem, with the exact derivative. Reverse mode keeps no step in memory. The result is solved for
     along with `x` (`result(x) - y = 0`), so that `equation` is compiled once.
     """
+
+    def solve(f, start):
+        def correction(x):
+            residual, result = f((x, start[1]))
+            return solve_linear(slope(x), residual), result
+
+        return corrected(correction, start[0], iterations)
+
+    return implicit_root(equation, solve, guess)
+
+
+def corrected(
+    correction: Callable[[jax.Array], tuple[jax.Array, Any]], guess: jax.Array, iterations: int
+) -> tuple[jax.Array, Any]:
+    """`x - change` until that is lost in rounding, for `change, found = correction(x)`, as `root` says; and what was
+    found last."""
     rounding = jnp.finfo(guess.dtype).eps
-    nothing = jnp.zeros_like(jax.eval_shape(equation, guess)[1])
 
     def size(x: jax.Array) -> jax.Array:
         return 1.0 + jnp.max(jnp.abs(x), initial=0.0)
 
     def unfinished(state):
-        k, x, _, correction, _, stalled = state
-        lost = correction <= 0.5 * rounding * size(x)
-        floor = (stalled >= 3) & (correction <= rounding**0.5 * size(x))
+        k, x, _, last, _, stalled = state
+        lost = last <= 0.5 * rounding * size(x)
+        floor = (stalled >= 3) & (last <= rounding**0.5 * size(x))
         return (k < iterations) & ~lost & ~floor
 
-    def solve(f, start):
-        def correct(state):
-            k, x, _, _, best, stalled = state
-            residual, result = f((x, nothing))
-            change = solve_linear(slope(x), residual)
-            correction = jnp.max(jnp.abs(change), initial=0.0)
-            better = correction < 0.5 * best
-            best, stalled = jnp.where(better, correction, best), jnp.where(better, 0, stalled + 1)
-            return k + 1, x - change, result, correction, best, stalled
+    def correct(state):
+        k, x, _, _, best, stalled = state
+        change, found = correction(x)
+        last = jnp.max(jnp.abs(change), initial=0.0)
+        better = last < 0.5 * best
+        best, stalled = jnp.where(better, last, best), jnp.where(better, 0, stalled + 1)
+        return k + 1, x - change, found, last, best, stalled
 
-        far = jnp.asarray(jnp.inf, guess.dtype)
-        _, x, result, correction, _, _ = jax.lax.while_loop(unfinished, correct, (0, *start, far, far, 0))
-        return jnp.where(correction <= rounding**0.5 * size(x), x, jnp.nan), result
+    far = jnp.asarray(jnp.inf, guess.dtype)
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(correction, guess)[1])
+    _, x, found, last, _, _ = jax.lax.while_loop(unfinished, correct, (0, guess, nothing, far, far, 0))
+    return jnp.where(last <= rounding**0.5 * size(x), x, jnp.nan), found
+
+
+def implicit_root(equation: Equation, solve: Callable, guess: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What `solve(f, (guess, 0))` gives, `f` being `equation` of such a pair, with the derivatives of the root."""
+    nothing = jnp.zeros_like(jax.eval_shape(equation, guess)[1])
 
     def tangent(linear, y):
         residual, result = jax.jacfwd(lambda x: linear((x, nothing)))(jnp.zeros_like(guess))

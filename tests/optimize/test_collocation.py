@@ -15,6 +15,7 @@ from optimize.test_inverse_plant import four_bar_with_an_arm
 import dynax as dx
 from dynax import optimize as o
 from dynax.optimize import nlp as module
+from dynax.optimize.plant import by_directions, directions
 
 
 def block(N: int, method: str) -> o.Problem:
@@ -309,6 +310,71 @@ def test_a_gear_that_is_embedded():
     near(found.cost, expected.cost, 1e-10)
     near(found.states[:, [0, 2]], expected.states[:, :2], 1e-8)
     near(found.states[:, 1], -6.0 * found.states[:, 0], 1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("base", "method"), [("ball", "hermite_simpson"), ("ball", "trapezoid"), ("gear", "midpoint")])
+def test_an_interval_is_linearized(base, method, rng):
+    """By Newton's last Jacobian as by derivatives of the step itself, of what costs know of it too."""
+    model = single(dx.Spherical(), (1.0, 2.0, 3.0)) if base == "ball" else geared()[0]
+    q = dx.integrate(model, dx.neutral(model), jnp.asarray(0.5 * rng.normal(size=model.nv)))
+    x0, lengths = jnp.concatenate([q, jnp.asarray(rng.normal(size=model.nv))]), jnp.full(2, 0.05)
+    plant = o.collocation(o.plant(model), x0, lengths, method=method, free_time=(0.5, 2.0)).plant
+    x = jnp.concatenate([x0, jnp.asarray(rng.normal(size=model.nv)), jnp.array([1.3])])
+    u = jnp.asarray(rng.normal(size=plant.nu))
+    after = plant.integrate(x, 0.05 * jnp.asarray(rng.normal(size=plant.ndx)))
+
+    @jax.jit
+    def both(h):
+        known = None, h
+        own, taken = plant.passed_linearized(x, u, after, known, h), plant.passed(x, u, known, h)
+        step = lambda x, u: plant.step(x, u, known, h)  # noqa: E731
+        end, rows = jax.vmap(lambda *d: jax.jvp(step, (x, u), d), out_axes=(None, 0))(*directions(plant, x))
+        return own, taken, by_directions(plant, x, u, after, known, h, None)[:2], end, rows
+
+    for h in (0.05, 0.0):
+        (c, J, known, ways), (end, of_step), (gap, slopes), by_root, rows = both(h)
+        near(c, gap, 1e-12)
+        near(J, slopes, 1e-10)
+        near(end, by_root, 1e-12)
+        near(known[0], end[: plant.base.nx], 1e-12)
+        near(ways[0], rows[:, : plant.base.nx], 1e-10)
+        for one, other, way in zip(known, of_step, ways, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-12)
+            assert way.shape == (plant.ndx + plant.nu, *one.shape)
+
+
+@pytest.mark.slow
+def test_a_four_bar_is_driven():
+    """From rest to rest, the crank by 1.2 rad: loops are closed at all nodes, and it ends where it is to."""
+
+    def rod(length: float) -> dx.SpatialInertia:
+        return dx.SpatialInertia(1.0, (0.5 * length, 0.0, 0.0), (1e-3, length**2 / 12, length**2 / 12))
+
+    N, pin = 10, dx.Revolute((0, 0, 1))
+    at = lambda x: dx.Transform.from_translation((x, 0.0, 0.0))  # noqa: E731
+    builder = dx.ModelBuilder(gravity=(0.0, -9.81, 0.0)).body("crank", joint=pin, inertia=rod(0.5), damping=0.1)
+    builder.body("coupler", parent="crank", joint=pin, placement=at(0.5), inertia=rod(1.2))
+    builder.body("rocker", joint=pin, placement=at(1.0), inertia=rod(1.1))
+    ends = {"predecessor_placement": at(1.2), "successor_placement": at(1.1)}
+    tree = builder.loop("elbow", predecessor="coupler", successor="rocker", joint=pin, **ends).build()
+    q = dx.assemble(tree, jnp.array([1.0, -0.4, 1.4]), hold=["crank_joint"]).q
+    x0 = jnp.append(q, 0.0)
+    problem = o.collocation(
+        o.plant(dx.embed(tree, q, independent=["crank_joint"])),
+        x0,
+        jnp.full(N, 0.08),
+        method="midpoint",
+        costs=[o.residual(lambda x, u, p: u)],
+        end_constraints=[o.equality(lambda x, p: jnp.stack([x[0] - 2.2, x[-1]]))],
+    )
+    guess = o.guess(problem, jnp.broadcast_to(x0, (N + 1, 4)), jnp.zeros((N + 1, 1)))
+    result = converged(jax.jit(lambda: o.solve(problem, *guess))())
+    assert result.iterations < 35
+    _, states, _, _ = o.nodes(problem, result)
+    near(jax.vmap(lambda x: dx.constraint_residual(tree, x[:3]))(states), 0.0, 1e-12)
+    near(states[-1, [0, 3]], jnp.array([2.2, 0.0]), 1e-7)
+    near(result.cost, 10.7398116, 1e-6)  # of the solver when it differentiated the step itself
 
 
 @pytest.mark.slow
