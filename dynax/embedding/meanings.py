@@ -233,7 +233,7 @@ def _needed_against(model: EmbeddedModel, q, v, a, resisted: Resisted) -> jax.Ar
 
 
 resisted_solution = known_solution(_needed_against, closed_adjoint)
-"""The first of these with its derivatives, once it is found: `(model, q, v, tau, resisted, a, factor)`."""
+"""The first of these with its derivatives, once it is found: `(model, q, v, tau, resisted, factor, a)`."""
 
 
 @extend(forward_dynamics, EmbeddedModel)

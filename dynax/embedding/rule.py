@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.factor import Factor, solve
-from dynax.compile.batching import KEPT, trailing
+from dynax.compile.batching import KEPT, known, trailing
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.rule import Moves, Point, full
 from dynax.embedding.model import tree_of
@@ -70,14 +70,14 @@ def differentiable(
 
 
 def known_solution(inverse: Callable[..., jax.Array], adjoint: Adjoint | None = None) -> Callable:
-    """`a`, as a function `(model, q, v, tau, external, a, factor)` with the derivatives of forward dynamics, which has
+    """`a`, as a function `(model, q, v, tau, external, factor, a)` with the derivatives of forward dynamics, which has
     found it with the factor; of these two none are taken."""
 
     def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
         a = solution_of(*primals)  # and not the one given, so that second derivatives know it
-        return a, _tangent_of(primals[:5], tangents[:5], Found(a, primals[6]), inverse, adjoint)
+        return a, _tangent_of(primals[:5], tangents[:5], Found(a, primals[5]), inverse, adjoint)
 
-    solution_of = trailing(lambda model, q, v, tau, external, a, factor: a, rule)
+    solution_of = known(rule)
     return solution_of
 
 

@@ -63,7 +63,7 @@ class Kick(NamedTuple):
         if self.resisted is None:
             return lambda v, a: self.acceleration(q, v)
         factor = lax.stop_gradient(mass_factor(*lax.stop_gradient((self.model, q))))
-        return lambda v, a: resisted_solution(self.model, q, v, self.tau, self.resisted, a, factor)
+        return lambda v, a: resisted_solution(self.model, q, v, self.tau, self.resisted, factor, a)
 
 
 def tree(model: Model) -> Model:
