@@ -8,6 +8,7 @@ A candidate is a point on two bodies with a normal from `a` to `b` (chapter 11.3
 from __future__ import annotations
 
 import dataclasses
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -72,9 +73,9 @@ def _poses(scene: Scene, rotation: jax.Array, origin: jax.Array) -> tuple[jax.Ar
     turn, place = take_rows((rotation, origin), np.array(scene.bodies, int) % len(rotation))  # the world is the last
     own = jax.tree.map(lambda x: x.astype(origin.dtype), scene.placements)
     columns = [turn[:, :, k, None] for k in range(3)]
-    turned = sum(column * own.rotation[:, k, None] for k, column in enumerate(columns))
-    shifted = sum(column[:, :, 0] * own.translation[:, k, None] for k, column in enumerate(columns))
-    return turned, place + shifted
+    for k, column in enumerate(columns):
+        place = place + column[:, :, 0] * own.translation[:, k, None]
+    return reduce(jnp.add, (column * own.rotation[:, k, None] for k, column in enumerate(columns))), place
 
 
 def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:
