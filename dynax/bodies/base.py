@@ -83,7 +83,7 @@ def free_bases(model: Model, s: Setup, inertias: Parts, which: np.ndarray | None
     """The free roots of a tree, or those of them that are bases."""
     which = np.arange(len(s.layout.topology.free_roots)) if which is None else which
     entries = s.layout.root_velocity.reshape(-1, 6)[which].reshape(-1)
-    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch)))[entries]
+    armature = per_velocity(model.armature, jnp.zeros((model.nv, *s.batch), s.dtype))[entries]
     own = jnp.moveaxis(armature.reshape(len(which), 6, *armature.shape[1:]), 0, 1)
     rotation, inertia = take_rows((s.root_rotation, inertias.roots), which)
     return Bases(rotation, inertia, own)
