@@ -122,18 +122,6 @@ def linear(
     return there, back
 
 
-def with_derivatives_of(plain: Callable[..., Result]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """A function of one sample with the derivatives of `plain`, which has the same value: for sums over an axis, to
-    which derivatives of what is fast with the batch last lead, and which are slow there."""
-
-    def decorated(function: Callable[..., Result]) -> Callable[..., Result]:
-        own = jax.custom_jvp(function)
-        own.defjvp(lambda primals, tangents: (own(*primals), jax.jvp(plain, primals, tangents)[1]))
-        return own
-
-    return decorated
-
-
 def by_samples(function: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 

@@ -14,6 +14,8 @@ from dynax.contact.branching import mobilities_of, rows_of
 from dynax.contact.coulomb import mobilities
 from dynax.contact.placing import placed
 from dynax.linear.branches import branches_of
+from dynax.simulate import touching_problem
+from dynax.simulate.touching_begin import where
 from dynax.simulate.touching_problem import Numbers, problem
 from dynax.simulate.turning import Turning
 
@@ -98,6 +100,15 @@ def walker(touches, limits):
     return c.scene(builder.build(), [floor, *balls] if touches else [], ignore=apart if touches else (), limits=limits)
 
 
+def states(scene):
+    """Feet a little above the floor and a little below, knees near their limits."""
+    rng = np.random.default_rng(2)
+    q = np.tile(dx.neutral(scene.model), (32, 1))
+    q[:, 2] = rng.uniform(0.25, 0.32, size=32)
+    q[:, 7:] = rng.uniform(-0.06, 0.06, size=q[:, 7:].shape)
+    return jnp.asarray(q), jnp.asarray(rng.normal(size=(32, scene.nv)))
+
+
 @pytest.mark.spec("RBDA-6.4-BIS")
 @pytest.mark.parametrize(("touches", "limits"), [(True, True), (True, False), (False, True)])
 def test_steps_by_branches_are_those_of_the_whole(touches, limits):
@@ -105,18 +116,14 @@ def test_steps_by_branches_are_those_of_the_whole(touches, limits):
     scene = walker(touches, limits)
     rows = rows_of(scene)
     assert rows is not None
-    rng = np.random.default_rng(2)
-    q = np.tile(dx.neutral(scene.model), (32, 1))
-    q[:, 2] = rng.uniform(0.25, 0.32, size=32)
-    q[:, 7:] = rng.uniform(-0.06, 0.06, size=q[:, 7:].shape)
-    q, v = jnp.asarray(q), jnp.asarray(rng.normal(size=(32, scene.nv)))
+    q, v = states(scene)
     dt = jnp.asarray(0.002)
 
     @jax.jit
     @jax.vmap
     def both(q, v):
         at, inertia = placed(scene, q), dx.mass_matrix(scene.model, q)
-        axes = Turning.of_tree(scene.model, at, dt)
+        axes = Turning.of_tree(scene.model, where(scene.model, q).centres, dt)
         own = problem(scene, Numbers(0.02, 1e-6, 32), q, at, v, v, inertia, axes, dt).problem
         normals = jnp.concatenate([own.jacobian[:, 2], own.stops])
         powers = mobilities_of(rows, inertia, own.jacobian, own.stops), mobilities(inertia, normals)
@@ -126,3 +133,29 @@ def test_steps_by_branches_are_those_of_the_whole(touches, limits):
     assert np.abs(one - v).max() > 0.1
     np.testing.assert_allclose(one, other, atol=1e-9)
     np.testing.assert_allclose(*powers, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("RBDA-6.4-BIS")
+@pytest.mark.parametrize("reverse", [True, False])
+def test_derivatives_by_branches_are_those_of_the_whole(reverse, monkeypatch):
+    """Of feet that stick and slide, whose matrices are not symmetric: there, and transposed."""
+    scene = walker(True, True)
+    q, v = states(scene)
+    tau, dt = jnp.zeros(scene.nv), jnp.asarray(0.002)
+    weights = jnp.asarray(np.random.default_rng(3).normal(size=scene.nv))
+
+    def derivatives():
+        def power(q, v):
+            return weights @ dx.simulate.Touching().step(scene, q, v, tau, dt)[1]
+
+        if reverse:
+            return jax.jit(jax.vmap(jax.grad(power, argnums=(0, 1))))(q, v)
+        way = jnp.zeros_like(q[0]), weights
+        return jax.jit(jax.vmap(lambda q, v: jax.jvp(power, (q, v), way)[1]))(q, v)
+
+    by_branches = derivatives()
+    monkeypatch.setattr(touching_problem, "rows_of", lambda scene: None)
+    for one, whole in zip(jax.tree.leaves(by_branches), jax.tree.leaves(derivatives()), strict=True):
+        assert np.abs(whole).max() > 1.0
+        np.testing.assert_allclose(one, whole, atol=1e-8 * np.abs(whole).max())
