@@ -26,11 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.factor import Factor, factorized, solve
-from dynax.constraints.ends import Ends
 from dynax.constraints.powers import Bent, in_closed_form, power_slopes
 from dynax.derivatives.adjoint import Weights, is_local, local_power, whole_adjoint
 from dynax.derivatives.implicit import Change
-from dynax.derivatives.rule import Point
+from dynax.derivatives.rule import Point, full
 from dynax.embedding.coefficients import expanded, multipliers, plan_of, reduced
 from dynax.embedding.dynamics import Resisted, in_motion, placed
 from dynax.embedding.model import EmbeddedModel
@@ -91,7 +90,9 @@ def _adjoint(
     tau = own.forces + passive_force(model, at.q, u) + per_velocity(model.armature, a) * a
     along_q, along_u = own.along_q, own.along_v
     if x.conditions.places is not None:
-        ends = _whole(x.conditions.places[0], weights.shape[1:])
+        ends, batch = x.conditions.places[0], weights.shape[1:]
+        places = jax.tree.map(partial(full, batch=batch), (ends.rotation, ends.translation, ends.columns))
+        ends = ends._replace(rotation=places[0], translation=places[1], columns=places[2])
         pairs = [(-borne(tau + against(embedded, resisted)), along)]
         if resisted is not None:
             pairs.append((-borne(resisted.slope * along), resisted.against(p, c.x, u, at.v)[1]))
@@ -105,20 +106,10 @@ def _adjoint(
         embedded, external = given(leaves)
         resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
         joints = jnp.sum(along * against(embedded, resisted), axis=0)
-        return (
-            joints
-            if not by_bodies
-            else joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
-        )
+        if not by_bodies:
+            return joints
+        return joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
 
     total, pull = jax.vjp(power, at.leaves)
     (leaves,) = pull(-jnp.ones_like(total))
     return Change(leaves, -along_q, -reduced(p, c.x, along_u), weights)
-
-
-def _whole(ends: Ends, batch: tuple[int, ...]) -> Ends:
-    def full(a: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(a, (*a.shape[: a.ndim - len(batch)], *batch))
-
-    rotation, translation, columns = jax.tree.map(full, (ends.rotation, ends.translation, ends.columns))
-    return ends._replace(rotation=rotation, translation=translation, columns=columns)

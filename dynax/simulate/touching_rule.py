@@ -27,6 +27,7 @@ from dynax.contact.alart_curnier import matrix
 from dynax.contact.branching import Rows
 from dynax.contact.coulomb import Impact, along_normals, stiffness, within
 from dynax.derivatives.mean_velocity import accelerations, rate
+from dynax.derivatives.rule import full
 from dynax.linear.each import each
 from dynax.linear.solve import eliminated, solve_rows
 from dynax.linear.sums import by_terms
@@ -67,7 +68,7 @@ def _rule(rows: Rows | None, primals: tuple, tangents: tuple) -> tuple[jax.Array
     batch, own = v.shape[1:], (axes, surfaces)
     daxes, dsurfaces = jax.tree.map(partial(_instantiated, batch), own, (daxes, dsurfaces))
     given = _Given(
-        after, v, mean, _mass(model, q, found.inertia), found.compliance, *jax.tree.map(partial(_full, batch), own)
+        after, v, mean, _mass(model, q, found.inertia), found.compliance, *jax.tree.map(partial(full, batch=batch), own)
     )
     return after, _change_of(rows)((), given, _Rates(change, dmean, later, dsurfaces, daxes))
 
@@ -154,13 +155,9 @@ def _back(rows: Rows | None, _: tuple, given: _Given, bar: jax.Array) -> _Rates:
     return _Rates(v, mean, later, Surfaces(by_j, by_target, by_friction, by_stops), axes)
 
 
-def _full(batch: tuple[int, ...], x: jax.Array) -> jax.Array:
-    return jnp.broadcast_to(x, x.shape[: x.ndim - len(batch)] + batch)
-
-
 def _instantiated(batch: tuple[int, ...], x: jax.Array, rate: Any) -> jax.Array:
     """A rate for each sample."""
-    return _full(batch, jnp.zeros_like(x) if is_zero(rate) else rate)
+    return full(jnp.zeros_like(x) if is_zero(rate) else rate, batch)
 
 
 @lru_cache(maxsize=512)
