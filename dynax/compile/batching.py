@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import jax
 import jax.core
 import jax.numpy as jnp
+from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -122,18 +123,55 @@ def linear(
     return there, back
 
 
-def by_samples(function: Callable[..., Result], rule: Rule | None = None) -> Callable[..., Result]:
+def by_samples(
+    function: Callable[..., Result],
+    rule: Rule | None = None,
+    *,
+    again: Callable[..., Result] | None = None,
+    tile: int | None = None,
+) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 
-    For loops that run until all samples are done: those of one tile, on one device, do not wait for others.
+    For loops that run until all samples are done: those of one tile, on one device, do not wait for others. And for
+    many kernels in a row: a tile goes through all of them, and finds what the last one left in the cache.
+
+    `again(value, tree, *arrays)` has the results of `function` where they are known, which rollouts then keep: its
+    derivative is taken.
     """
 
     def core(*args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
-        first = jax.tree.leaves(args[1:])[0]
-        return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, first.shape[1:])
+        return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, _batch_of(args))
 
-    return trailing(core, rule)
+    def tangent(args: tuple, value: Any, tangents: tuple) -> list:
+        assert again is not None
+        leaves, structure = jax.tree.flatten(args)
+        found, made = jax.tree.flatten(lax.stop_gradient(value))
+        rates = jax.tree.leaves(tangents, is_leaf=is_zero)
+        moving = [k for k, rate in enumerate(rates) if not is_zero(rate)]
+        real = [k for k, x in enumerate(found) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        ends = len(leaves), len(leaves) + len(found)
+
+        def one(*own: jax.Array) -> list:
+            current, value, along = list(own[: ends[0]]), made.unflatten(own[ends[0] : ends[1]]), own[ends[1] :]
+
+            def results(*values: jax.Array) -> list:
+                for k, x in zip(moving, values, strict=True):
+                    current[k] = x
+                every = jax.tree.leaves(again(value, *structure.unflatten(current)))
+                return [every[k] for k in real]
+
+            return jax.jvp(results, tuple(current[k] for k in moving), along)[1]
+
+        along = along_axes(one, [*leaves, *found, *(rates[k] for k in moving)], _batch_of(args))
+        change = dict(zip(real, along, strict=True))
+        return [change.get(k, ad.Zero(jax.typeof(x).to_tangent_aval())) for k, x in enumerate(found)]
+
+    return trailing(core, rule, tangent=tangent if again else None, tile=tile)
+
+
+def _batch_of(args: tuple) -> tuple[int, ...]:
+    return jax.tree.leaves(args[1:])[0].shape[1:]
 
 
 def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:
@@ -160,6 +198,8 @@ class _Batched:
         """A function with results of the same shapes."""
         self.derived = False
         """Whether it is the derivative of another."""
+        self.parted = False
+        """Whether its transpose takes a list with `None` for what is zero."""
         self.known = False
         """Whether its value is its last leaf."""
         self._made: dict[tuple, _Batched] = {}
@@ -216,14 +256,20 @@ class _Batched:
             return [ad.instantiate_zeros(rates[k]) for k in real]
 
         def back(still: tuple, rest: tuple, values: list, found: list | None, bars: list) -> list:
+            def present(of: Callable, *args: Any) -> list:
+                return [x for x, bar in zip(of(*args), bars, strict=True) if bar is not None]
+
+            bars_of_present = [bar for bar in bars if bar is not None]
             if self.tangent is None:
-                return jax.vjp(partial(results, self.plain, still, rest), values)[1](bars)[0]
-            nothing = jax.tree.map(jnp.zeros_like, values)
-            return jax.vjp(partial(there, still, rest, values, found), nothing)[1](bars)[0]
+                along = partial(present, partial(results, self.plain, still, rest))
+                return jax.vjp(along, values)[1](bars_of_present)[0]
+            along = partial(present, partial(there, still, rest, values, found))
+            return jax.linear_transpose(along, values)(bars_of_present)[0]
 
         found = _Batched(jax.jit(there), tile=self.tile), _Batched(jax.jit(back), tile=self.tile)
         _are_transposes(*found, lambda still, rest, values, *_: results(self.like, still, rest, values))
         found[1].like = lambda still, rest, values, found, bars: values
+        found[0].parted = True
         return found[0]
 
 
@@ -334,12 +380,17 @@ def _transposed_as_given(
     cotangents: list, leaves: tuple, function: _Batched, structure: Any, batch: tuple[int, ...]
 ) -> list[jax.Array | None]:
     """Of what is linear in its last argument; entries of that which are known are zeros."""
-    avals = [x.aval if ad.is_undefined_primal(x) else x for x in leaves]
-    bars = [ad.instantiate_zeros(c) if is_zero(c) else c for c in cotangents]
-    given = structure.unflatten(leaves)[:-1]
-    bar = jax.tree.structure(function.shapes(structure, avals)).unflatten(bars)
+    *given, last = structure.unflatten(leaves)
+    if function.parted:
+        bar = [None if is_zero(c) else c for c in cotangents]
+    else:
+        bars = [ad.instantiate_zeros(c) if is_zero(c) else c for c in cotangents]
+        avals = [x.aval if ad.is_undefined_primal(x) else x for x in leaves]
+        bar = jax.tree.structure(function.shapes(structure, avals)).unflatten(bars)
     every, turned = jax.tree.flatten((*given, bar))
     found = _primitive.bind(*every, function=function.transpose, structure=turned, batch=batch)
+    if function.transpose.parted:
+        found = [x for x, own in zip(found, last, strict=True) if own is not None]
     rest = len(leaves) - len(found)
     return [
         *(None,) * rest,

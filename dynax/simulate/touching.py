@@ -11,13 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
-from dynax.algorithms.crba import mass_matrix, of_pairs
-from dynax.compile.batching import KEPT
-from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, after, solved, told
+from dynax.algorithms.crba import mass_matrix
+from dynax.contact.alart_curnier import After, after
 from dynax.contact.coulomb import Impact
-from dynax.contact.placing import placed, stacked, with_world
+from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import after_from_distance, after_smoothed
 from dynax.derivatives.mean_velocity import accelerations
@@ -25,27 +23,14 @@ from dynax.derivatives.rule import closed_form
 from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.euler import SemiImplicitEuler
-from dynax.simulate.friction import kick, law
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
-from dynax.simulate.touching_begin import Where, begun, where
-from dynax.simulate.touching_problem import Chosen, Numbers, problem
-from dynax.simulate.touching_rule import Known, Surfaces, velocity_of
-from dynax.simulate.trajectory import TouchReport, TouchStatus
+from dynax.simulate.touching_begin import where
+from dynax.simulate.touching_end import Touched, ended
+from dynax.simulate.touching_problem import Numbers, problem
+from dynax.simulate.touching_tree import asked, exact_step
+from dynax.simulate.trajectory import TouchReport
 from dynax.simulate.turning import Turning
-
-
-class Touched(NamedTuple):
-    """A step with contact."""
-
-    q: jax.Array
-    v: jax.Array
-    impulses: jax.Array
-    """On the second body of each candidate, in world axes, shape `(k, 3)` [N s]."""
-    stops: jax.Array
-    """Of stops along their coordinates, in the order of `scene.limited` and `scene.stops`, shape `(l,)` [N s, N m s];
-    negative at upper limits, of cones and of ropes."""
-    report: TouchReport
 
 
 @dataclass(frozen=True)
@@ -105,57 +90,24 @@ class Touching(AbstractStepper):
                 f"model {model.name!r} has loops, gears or conditions, which a step with contact does not keep; "
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
-        dt = jnp.asarray(dt, q.dtype)
-        if isinstance(model, Model):
-            chosen, axes, found = self._of_tree(scene, q, v, tau, dt)
-        else:
+        dt, numbers = jnp.asarray(dt, q.dtype), self._numbers(scene.nv, q.dtype)
+        if not isinstance(model, Model):
             at, (free, stiff) = placed(scene, q), SemiImplicitEuler().velocity(model, q, v, tau, dt)
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
-            chosen = problem(scene, self._numbers(scene.nv, q.dtype), q, at, v, free, inertia, axes, dt)
-            found = self._after(scene, chosen.problem, dt)
-        of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
-        impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
-        if chosen.rows is not None:
-            impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
-        q, v = axes.ended(model, q, found.v)
-        return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found))
+            chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
+        elif isinstance(self.gradient, Exact) and closed_form(model) and _can_touch(scene):
+            return exact_step(numbers)(scene, q, v, tau, dt).touched
+        else:
+            (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
+            own = accelerations(stiff, q, v, force, 0.5 * dt, own)
+            chosen, axes = asked(scene, numbers, q, v, own, where(model, q), mass_matrix(stiff, q), dt)
+        return ended(scene, q, chosen, axes, self._after(scene, chosen.problem, dt))
 
     def _numbers(self, nv: int, dtype: Any) -> Numbers:
         most = max(32, 2 * nv) if self.most is None else self.most
         return Numbers(self.relaxation, self.softness[int(dtype == jnp.float64)], most)
-
-    def _of_tree(
-        self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
-    ) -> tuple[Chosen, Turning, After]:
-        """The problem of a step and its solution, of trees."""
-        model = cast(Model, scene.model)
-
-        def chosen_of(at: Where, v: jax.Array, own: jax.Array, inertia: jax.Array) -> tuple[Chosen, Turning]:
-            axes = Turning.of_tree(model, at.centres, dt)
-            # The Coriolis forces of the last evaluation are those of the one before.
-            free = axes.begun(v, v + 0.5 * dt * own[-2]) + dt * own[-1]
-            places = with_world(stacked(at.places))
-            return problem(scene, self._numbers(scene.nv, q.dtype), q, places, v, free, inertia, axes, dt), axes
-
-        count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
-        if not (isinstance(self.gradient, Exact) and closed_form(model) and count):
-            (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
-            own = accelerations(stiff, q, v, force, 0.5 * dt, own)
-            chosen, axes = chosen_of(where(model, q), v, own, mass_matrix(stiff, q))
-            return chosen, axes, self._after(scene, chosen.problem, dt)
-        found = begun(SemiImplicitEuler().evaluations)(model, q, v, tau, dt)
-        equation = kick(model, q, v, tau, dt, law(model, found.stepped.sense))
-        own, stiff = found.stepped.accelerations, equation.model
-        inertia = of_pairs(model, found.pairs, lax.stop_gradient(stiff.armature))
-        chosen, axes = chosen_of(found.where, v, own, inertia)
-        reached, compliance = (checkpoint_name(x, KEPT) for x in solved(chosen.problem, chosen.branches))
-        known = Known(own, compliance, inertia)
-        own = chosen.problem
-        surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
-        end = velocity_of(chosen.branches)(stiff, q, v, equation.tau, dt, axes, surfaces, known, reached)
-        return chosen, axes, told(chosen.problem._replace(compliance=compliance), end)
 
     def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
         match self.gradient:
@@ -169,6 +121,10 @@ class Touching(AbstractStepper):
             case FromDistance(reach):
                 return after_from_distance(problem, reach / dt)
         return after(problem)
+
+
+def _can_touch(scene: Scene) -> bool:
+    return any(map(len, (scene.candidates, scene.limited, scene.stops)))
 
 
 class _Told(NamedTuple):
@@ -210,17 +166,3 @@ def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> T
     like = TouchReport.none(q.dtype)
     report = jax.tree.map(lambda x, kind: lax.stop_gradient(x).astype(kind.dtype), told.report, like)
     return told._replace(report=report)
-
-
-def _report(chosen: Chosen, found: After) -> TouchReport:
-    v, impulses, unbalanced, gives, work = found
-    wrong = (
-        (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
-        (gives > TOO_MUCH, TouchStatus.TOO_SOFT),
-        (chosen.crowded, TouchStatus.CROWDED),
-        (unbalanced > UNSOLVED * LEFT[v.dtype.name], TouchStatus.NOT_SOLVED),
-    )
-    status = jnp.select([case for case, _ in wrong], [int(kind) for _, kind in wrong], int(TouchStatus.SOLVED))
-    pressing = jnp.sum(impulses[:, 2] > 0, dtype=jnp.int32)
-    told = TouchReport(pressing, chosen.penetration, work, unbalanced, status.astype(jnp.int32))
-    return lax.stop_gradient(told)

@@ -1,7 +1,7 @@
 """What a step with contact of a tree begins with: the motion without contact, where everything is, and the mass matrix.
 
-All three ask for the same places and inertias, so they are one kernel. Where derivatives are taken it is two, since the
-first is kept for the way back, and the others are found again there.
+All three ask for the same places and inertias, so they are one kernel. Derivatives know the first, and find the others
+again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.crba import pairs_at
 from dynax.algorithms.mean_velocity import Place, place
-from dynax.compile.batching import KEPT, along_moving, trailing
+from dynax.compile.batching import along_moving, trailing
 from dynax.contact.placing import Places, places_at
 from dynax.model import Model
-from dynax.simulate.friction import Stepped, settled, stepped
+from dynax.simulate.friction import Stepped, settled
 from dynax.simulate.turning import centres
 
 
@@ -32,10 +30,9 @@ class Where(NamedTuple):
 
 class Beginning(NamedTuple):
     stepped: Stepped
-    """Without derivatives."""
     where: Where
     pairs: jax.Array
-    """Of the mass matrix without armature, as `crba.of_pairs` takes them; without derivatives."""
+    """Of the mass matrix without armature, as `crba.of_pairs` takes them."""
 
 
 def _at(model: Model, x: Place) -> Where:
@@ -54,12 +51,12 @@ def _found(model: Model, q: jax.Array) -> tuple[Where, jax.Array]:
 
 
 def _rate(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-    found = _with_pairs(*primals)
+    found = where_and_pairs(*primals)
     return found, (along_moving(where, primals, tangents)[1], jnp.zeros_like(found[1]))
 
 
-# And the pairs, without derivatives.
-_with_pairs = trailing(_found, _rate)
+# The pairs of the mass matrix, as in `Beginning`, without derivatives.
+where_and_pairs = trailing(_found, _rate)
 
 
 @lru_cache
@@ -70,9 +67,4 @@ def begun(count: int) -> Callable[..., Beginning]:
         x = place(model, q, positions=True)
         return Beginning(settled(model, x, v, tau, dt, count), _at(model, x), pairs_at(model, *x))
 
-    def rate(primals: tuple, tangents: tuple) -> tuple[Beginning, Beginning]:
-        found = Stepped(*(checkpoint_name(x, KEPT) for x in stepped(count)(*lax.stop_gradient(primals))))
-        (at, pairs), (moved, still) = _rate(primals[:2], tangents[:2])
-        return Beginning(found, at, pairs), Beginning(jax.tree.map(jnp.zeros_like, found), moved, still)
-
-    return trailing(core, rate)
+    return trailing(core)

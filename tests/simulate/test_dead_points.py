@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,21 +109,34 @@ def energy_of_a_rollout(model, q, v, dt, steps):
 @pytest.mark.spec("EMBED-RANK", "ERR-18")
 def test_n_four_bar_passes_its_square():
     """Two squares fall through the horizontal, where their mobility jumps for a moment, and say so; on it none leads
-    on."""
+    on.
+
+    At a distance `d` of that place a loop that is closed to a rounding fixes the bars to a rounding by `d`, their rates
+    to a rounding by `d ** 2` and their accelerations to a rounding by `d ** 3`. So what a fall loses there depends on
+    how near the square one of its stages happens to come, not on the step's length: many falls are looked at.
+    """
     mechanism = mechanisms.n_four_bar()
     tilted = 0.3 * jnp.array([1.0, 1.0, 1.0, -1.0, -1.0])
     model = dx.embed(mechanism.model, tilted)
-    run, total = energy_of_a_rollout(model, tilted, jnp.array([1.0]), 1e-3, 3000)
-    assert np.abs(run.q[:, 0]).max() > np.pi
+    controls, speeds = jnp.zeros((3000, 1)), jnp.linspace(0.9, 1.1, 32)[:, None]
+    fallen = jax.jit(jax.vmap(lambda q, v: dx.rollout(model, q, v, controls, 1e-3, stepper="rk4")))
+    run = fallen(jnp.tile(tilted, (32, 1)), speeds)
+    total = np.asarray(jax.vmap(partial(energies, model))(run))
+    assert (np.abs(run.q[..., 0]).max(axis=1) > np.pi).all()
     assert not run.stopped.any()
     passing = np.asarray(run.status) == dx.RolloutStatus.NEARLY_SINGULAR
-    assert 0 < passing.sum() < 100
+    assert (passing.sum(axis=1) > 0).all()
+    assert (passing.sum(axis=1) < 100).all()
     np.testing.assert_array_less(np.abs(np.cos(run.q[passing, 0])), 0.1)
-    assert np.ptp(total) < 1e-4 * total[0]  # how much it loses there is not a matter of the step's length
+    loss = np.ptp(total, axis=1) / np.asarray(total[:, 0])
+    stages = np.concatenate([run.q[..., 0], (run.q[:, 1:, 0] + run.q[:, :-1, 0]) / 2], axis=1)
+    distance = np.abs(np.cos(stages)).min(axis=1)
+    assert np.median(loss) < 1e-6
+    np.testing.assert_array_less(loss, 1e-6 + np.finfo(loss.dtype).eps / distance**3)
     flat = 0.5 * np.pi / 0.3 * tilted
-    still, _ = energy_of_a_rollout(model, flat, jnp.array([1.0]), 1e-3, 3000)
+    still = fallen(jnp.tile(flat, (32, 1)), speeds)
     np.testing.assert_array_equal(still.status, dx.RolloutStatus.SINGULAR)
-    np.testing.assert_array_equal(still.q[-1], flat)
+    np.testing.assert_array_equal(still.q[:, -1], jnp.tile(flat, (32, 1)))
 
 
 @pytest.mark.slow
