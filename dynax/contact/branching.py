@@ -27,59 +27,75 @@ AT_ONCE = 6
 
 @dataclass(frozen=True)
 class Rows:
-    """Which branch contacts and stops are of; a branch has as many as any, -1 for none."""
+    """Which branch contacts and stops are of: the farthest out that they touch."""
 
     branches: Branches
-    contacts: tuple[tuple[int, ...], ...]
-    """Shape `(r, branches)`."""
-    stops: tuple[tuple[int, ...], ...]
+    contacts: tuple[tuple[tuple[int, ...], ...], ...]
+    """Of each level shape `(r, branches)`; a branch has as many as any, -1 for none."""
+    stops: tuple[tuple[tuple[int, ...], ...], ...]
 
-    def parted(self, inertia: jax.Array, jacobian: jax.Array, stops: jax.Array) -> Parted:
-        """`H` and `J` of an `Impact`, with trailing batch axes."""
-        index, n = self.branches.index, len(inertia)
-        of_contacts, of_stops = (np.array(x, int).reshape(-1, len(index)) for x in (self.contacts, self.stops))
-        rubs = 3 * of_contacts[:, None, :, None] + np.arange(3)[:, None, None]
-        known = (of_contacts[:, None, :, None] >= 0) & (index >= 0)
-        along = np.where((of_stops[:, :, None] >= 0) & (index >= 0), n * of_stops[:, :, None] + index, -1)
-        blocks, stem = self.branches.blocks(inertia)
-        return Parted(
-            blocks,
-            stem,
-            take_rows(jacobian.reshape(-1, *jacobian.shape[3:]), np.where(known, n * rubs + index, -1)),
-            take_rows(stops.reshape(-1, *stops.shape[2:]), along),
-        )
+    def parted(self, inertia: jax.Array, jacobian: jax.Array, stops: jax.Array) -> tuple[Parted, ...]:
+        """`H` and `J` of an `Impact` by levels, with trailing batch axes."""
+        n = len(inertia)
+        found = []
+        for d, (block, index) in enumerate(zip(self.branches.blocks(inertia), self.branches.index, strict=True)):
+            of_contacts, of_stops = self._of_level(d)
+            rubs = 3 * of_contacts[:, None, :, None] + np.arange(3)[:, None, None]
+            known = (of_contacts[:, None, :, None] >= 0) & (index >= 0)
+            along = np.where((of_stops[:, :, None] >= 0) & (index >= 0), n * of_stops[:, :, None] + index, -1)
+            found.append(
+                Parted(
+                    block,
+                    take_rows(jacobian.reshape(-1, *jacobian.shape[3:]), np.where(known, n * rubs + index, -1)),
+                    take_rows(stops.reshape(-1, *stops.shape[2:]), along),
+                )
+            )
+        return tuple(found)
 
-    def solve(self, parted: Parted, stiffness: jax.Array, b: jax.Array) -> jax.Array:
+    def _of_level(self, d: int) -> list[np.ndarray]:
+        width = len(self.branches.levels[d].rows)
+        return [np.array(x[d], int).reshape(-1, width) for x in (self.contacts, self.stops)]
+
+    def solve(self, parted: tuple[Parted, ...], stiffness: jax.Array, b: jax.Array) -> jax.Array:
         """`(H + J^T K J)^-1 b`, with `K` of contacts and stops, shape `(k, 3, 3, *batch)`."""
-        contacts, stops = (np.array(x, int).reshape(-1, len(parted.inertia)) for x in (self.contacts, self.stops))
-        count = len(stiffness) - int(np.sum(stops >= 0))
-        k = jnp.moveaxis(take_rows(stiffness[:count], contacts), 1, 3)[:, :, :, :, None]  # (r, 3, 3, branches, 1)
+        count = sum(int(np.sum(self._of_level(d)[0] >= 0)) for d in range(len(parted)))
+        whole = [self._stiffened(d, own, stiffness[:count], stiffness[count:, 2, 2]) for d, own in enumerate(parted)]
+        return self.branches.solve(whole, b)
+
+    def _stiffened(self, d: int, parted: Parted, rubbing: jax.Array, pressing: jax.Array) -> jax.Array:
+        contacts, stops = self._of_level(d)
+        if not len(contacts) + len(stops):
+            return parted.inertia
+        k = jnp.moveaxis(take_rows(rubbing, contacts), 1, 3)[:, :, :, :, None]  # (r, 3, 3, branches, 1)
         j = parted.contacts
         rubbed = k[:, :, 0] * j[:, None, 0] + k[:, :, 1] * j[:, None, 1] + k[:, :, 2] * j[:, None, 2]
-        pressed = take_rows(stiffness[count:, 2, 2], stops)[:, :, None] * parted.stops
-        whole = with_rows(parted.inertia, _in_rows(j, parted.stops), _in_rows(rubbed, pressed))
-        return self.branches.solve(whole, parted.stem, b)
+        pressed = take_rows(pressing, stops)[:, :, None] * parted.stops
+        return with_rows(parted.inertia, _in_rows(j, parted.stops), _in_rows(rubbed, pressed))
 
-    def mobilities(self, parted: Parted) -> jax.Array:
+    def mobilities(self, parted: tuple[Parted, ...]) -> jax.Array:
         """`j H^-1 j^T` of normals and stops."""
-        rows = jnp.concatenate([parted.contacts[:, 2], parted.stops])
-        found = self.branches.powers(parted.inertia, parted.stem, rows)
-        return take_rows(found.reshape(-1, *found.shape[2:]), self._places)
+        rows = [jnp.concatenate([own.contacts[:, 2], own.stops]) for own in parted]
+        found = self.branches.powers([own.inertia for own in parted], rows)
+        return take_rows(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in found]), self._places)
 
     @cached_property
     def _places(self) -> np.ndarray:
         """Where each contact, and then each stop, is among those of all branches."""
-        contacts, stops = (np.array(x, int).ravel() for x in (self.contacts, self.stops))
-        order = (np.argsort(np.where(x < 0, len(x), x))[: np.sum(x >= 0)] for x in (contacts, stops))
-        return np.concatenate([first + own for first, own in zip((0, len(contacts)), order, strict=True)])
+        kinds = [
+            np.concatenate([np.full(x.shape, own, int).ravel() for x, own in zip(pair, (0, 1), strict=True)])
+            for pair in map(self._of_level, range(len(self.branches.levels)))
+        ]
+        which = np.concatenate([x.ravel() for d in range(len(kinds)) for x in self._of_level(d)])
+        kind = np.concatenate(kinds)
+        order = np.lexsort((which, kind))
+        return order[which[order] >= 0]
 
 
 class Parted(NamedTuple):
-    """Of a problem the matrices by branches, `m` rows for each: its own, then those of the stem."""
+    """Of a problem the matrices of one level, `m` rows for each branch: its own, then those that carry it."""
 
     inertia: jax.Array
-    """Shape `(branches, m, m, *batch)`, without the stem's own."""
-    stem: jax.Array
+    """Shape `(branches, m, m, *batch)`, without what is among those that carry it."""
     contacts: jax.Array
     """`J`, shape `(r, 3, branches, m, *batch)`."""
     stops: jax.Array
@@ -122,14 +138,15 @@ def rows_of(scene: Scene) -> Rows | None:
     return Rows(branches, _by_branch(branches, touched), _by_branch(branches, stops))
 
 
-def _by_branch(branches: Branches, rows: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Those on the stem alone are where there are fewest."""
-    found: list[list[int]] = [[] for _ in branches.rows]
+def _by_branch(branches: Branches, rows: np.ndarray) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    found: list[list[list[int]]] = [[[] for _ in level.rows] for level in branches.levels]
     for k, row in enumerate(rows):
-        own = branches.of(map(int, np.flatnonzero(row)))
-        (min(found, key=len) if own is None else found[own]).append(k)
-    most = max(map(len, found))
-    return tuple(tuple(own[k] if k < len(own) else -1 for own in found) for k in range(most))
+        level, branch = branches.of(map(int, np.flatnonzero(row)))
+        found[level][branch].append(k)
+    return tuple(
+        tuple(tuple(own[k] if k < len(own) else -1 for own in level) for k in range(max(map(len, level))))
+        for level in found
+    )
 
 
 @lru_cache(maxsize=512)

@@ -20,15 +20,23 @@ from dynax.simulate.touching_problem import Numbers, problem
 from dynax.simulate.turning import Turning
 
 
-def coupled(stem, branches):
-    """The pattern of a stem and branches of these many rows, in an order of no meaning."""
-    size = stem + sum(branches)
+def coupled(*trees):
+    """The pattern of trees of branches, `(rows, *those that grow from it)`, in an order of no meaning."""
+    chains = []
+
+    def grow(tree, carrying):
+        own, *later = (tree,) if isinstance(tree, int) else tree
+        first = 1 + max((row for chain in chains for row in chain), default=-1)
+        chains.append([*carrying, *range(first, first + own)])
+        for each in later:
+            grow(each, [*carrying, *range(first, first + own)])
+
+    for tree in trees:
+        grow(tree, [])
+    size = 1 + max(row for chain in chains for row in chain)
     known = np.zeros((size, size), bool)
-    known[:stem] = known[:, :stem] = True
-    begin = stem
-    for count in branches:
-        known[begin : begin + count, begin : begin + count] = True
-        begin += count
+    for chain in chains:
+        known[np.ix_(chain, chain)] = True
     order = np.random.default_rng(0).permutation(size)
     return known[np.ix_(order, order)]
 
@@ -41,31 +49,46 @@ def definite(rng, pattern, batch=()):
 
 
 @pytest.mark.spec("RBDA-6.4-BIS")
-@pytest.mark.parametrize(("stem", "branches"), [(6, (3, 3, 3, 3)), (2, (3, 1, 2)), (0, (6, 6, 5))])
-def test_branches_are_solved_as_the_whole_is(stem, branches):
-    """A stem or none, branches of one length or several, a batch; rows that each touch one branch or the stem alone."""
-    rng, pattern = np.random.default_rng(1), coupled(stem, branches)
+@pytest.mark.parametrize(
+    ("trees", "shape"),
+    [
+        ([(6, 3, 3, 3, 3)], [(1, 6), (4, 3)]),
+        ([(2, 3, 1, 2)], [(1, 2), (3, 3)]),
+        ([6, 6, 5], [(3, 6)]),
+        ([(6, 4, (2, 3, 1, 4), (3, 2, 2), 4)], [(1, 6), (4, 4), (5, 4)]),
+        ([(3, (2, 2, (1, 3, 3))), (2, 4, 4), 5], [(3, 5), (4, 4), (2, 3)]),
+    ],
+)
+def test_branches_are_solved_as_the_whole_is(trees, shape):
+    """One tree or several, branches of one length or not, some that carry none; rows of every branch, and of those that
+    carry it alone."""
+    rng, pattern = np.random.default_rng(1), coupled(*trees)
     known = branches_of(pattern)
     assert known is not None
-    assert (len(known.stem), len(known.rows)) == (stem, len(branches))
+    assert [np.shape(level.rows) for level in known.levels] == shape
     a, b = definite(rng, pattern, (4,)), rng.normal(size=(len(pattern), 4))
-    found = known.solve(*known.blocks(jnp.asarray(a)), jnp.asarray(b))
+    blocks = known.blocks(jnp.asarray(a))
+    found = known.solve(blocks, jnp.asarray(b))
     np.testing.assert_allclose(found, np.stack([np.linalg.solve(a[..., k], b[:, k]) for k in range(4)], 1), atol=1e-14)
 
-    rows = rng.normal(size=(2, *known.index.shape, 4)) * (known.index >= 0)[..., None]
-    rows[1, :, : known.own] = 0.0
-    whole = np.zeros((2, len(known.rows), len(pattern) + 1, 4))
-    for k, own in enumerate(known.index):
-        whole[:, k, own] = rows[:, k]
-    whole = whole[:, :, :-1]
-    expected = np.einsum("rkib,ijb,rkjb->rkb", whole, np.stack([np.linalg.inv(a[..., k]) for k in range(4)], 2), whole)
-    np.testing.assert_allclose(known.powers(*known.blocks(jnp.asarray(a)), jnp.asarray(rows)), expected, atol=1e-14)
+    inverse = np.stack([np.linalg.inv(a[..., k]) for k in range(4)], 2)
+    rows, expected = [], []
+    for d, (level, index) in enumerate(zip(known.levels, known.index, strict=True)):
+        own = rng.normal(size=(2 if d else 1, *index.shape, 4)) * (index >= 0)[..., None]
+        own[1:, :, : level.own] = 0.0
+        whole = np.zeros((len(own), len(index), len(pattern) + 1, 4))
+        for k, places in enumerate(index):
+            whole[:, k, places] = own[:, k]
+        rows.append(jnp.asarray(own))
+        expected.append(np.einsum("rkib,ijb,rkjb->rkb", whole[:, :, :-1], inverse, whole[:, :, :-1]))
+    for one, true in zip(known.powers(blocks, rows), expected, strict=True):
+        np.testing.assert_allclose(one, true, atol=1e-14)
 
 
 def test_no_branches_where_all_is_coupled():
     """A chain, two free bodies that may touch, and a stem so long that branches are not worth it."""
     assert branches_of(np.ones((7, 7), bool)) is None
-    assert branches_of(coupled(20, (1, 1))) is None
+    assert branches_of(coupled((20, 1, 1))) is None
     builder = dx.ModelBuilder()
     for name in "ab":
         builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.1, mass=1.0))
@@ -73,7 +96,7 @@ def test_no_branches_where_all_is_coupled():
     assert rows_of(c.scene(builder.build(), [floor, *balls])) is None
     apart = rows_of(c.scene(builder.build(), [floor, *balls], ignore=[("a", "b")]))
     assert apart is not None
-    assert apart.branches.rows == (tuple(range(6)), tuple(range(6, 12)))
+    assert [level.rows for level in apart.branches.levels] == [(tuple(range(6)), tuple(range(6, 12)))]
 
 
 def walker(touches, limits):
