@@ -18,6 +18,7 @@ and `kappa` falls as fast as Newton's method follows (Chen & Mangasarian 1996); 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from jax import lax
 from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, with_rows
 from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, unbalanced, within
-from dynax.linear.each import side_by_side, width_of
+from dynax.linear.each import SIDE_BY_SIDE, in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 from dynax.linear.sums import combined, summed
@@ -50,6 +51,10 @@ NEAR = 0.3
 """By which `kappa` falls when its own equations are solved to that part of it."""
 SHARP = {"float64": 1e-12, "float32": 1e-7}
 """The least `kappa`, which is none."""
+FIRST = 2
+"""Steps after which of large problems those that are not done go on without the others; then after twice as many, and
+so on. A humanoid's step takes 232 us instead of 332. To look for them takes longer than small problems wait for each
+other: a quadruped's step 7.9 us instead of 6.5."""
 HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
@@ -202,9 +207,8 @@ def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
 
 
-def _found(harder: int, rows: Rows | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    """The velocity after the step, and the part of the compliances that was left where contacts may be made harder so
-    often; of a batch those that are done wait for the others."""
+def _newton(harder: int, rows: Rows | None, problem: Impact) -> tuple[Going, Callable[[Going], Going]]:
+    """Where Newton's method begins, and a step of it; contacts may be made harder so often."""
     dtype = problem.free.dtype
     parted = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
 
@@ -314,18 +318,54 @@ def _found(harder: int, rows: Rows | None, problem: Impact) -> tuple[jax.Array, 
     done = ~(rest > enough)
     going = problem.free, still, none, rest
     begin = Going(zero, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, done)
-    end = lax.while_loop(lambda s: ~jnp.all(s.done), newton, begin)
-    return end.best, end.held
+    return begin, newton
+
+
+def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> Going:
+    """So many steps, or until all samples are done."""
+    count = jnp.zeros((), jnp.int32)
+    return lax.while_loop(
+        lambda x: (x[0] < most) & ~jnp.all(x[1].done), lambda x: (x[0] + 1, newton(x[1])), (count, s)
+    )[1]
 
 
 @lru_cache(maxsize=512)
 def _solved(harder: int, rows: Rows | None = None) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left."""
+
+    def begun(_: tuple, most: jax.Array | int, problem: Impact) -> Going:
+        def some(problem: Impact) -> Going:
+            begin, newton = _newton(harder, rows, problem)
+            return _some(newton, most, begin)
+
+        return side_by_side(some, problem.free.shape[1:], problem, width=_width(problem))
+
+    @trailing
+    def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
+        return _some(_newton(harder, rows, problem)[1], most, s)
+
+    first = trailing(begun)
+
     def core(_: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
-        inertia, batch = problem.inertia, problem.free.shape[1:]
-        width = width_of(len(inertia) ** 2, inertia.dtype.itemsize)
-        return side_by_side(partial(_found, harder, rows), batch, problem, width=width)
+        batch, width = problem.free.shape[1:], _width(problem)
+        if width > SIDE_BY_SIDE or math.prod(batch) <= width or jax.default_backend() != "cpu":
+            end = begun((), np.iinfo(np.int32).max, problem)
+            return end.best, end.held
+
+        def of_all(x: jax.Array) -> jax.Array:
+            head = x.shape[: x.ndim - len(batch)]
+            return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
+
+        problem = jax.tree.map(of_all, problem)
+        begin = first((), jnp.int32(FIRST), problem)
+        end = in_rounds(partial(further, ()), 2 * FIRST, problem, begin, width)
+        return end.best.reshape(-1, *batch), end.held.reshape(-1, *batch)
 
     return trailing(core)
+
+
+def _width(problem: Impact) -> int:
+    return width_of(len(problem.inertia) ** 2, problem.inertia.dtype.itemsize)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

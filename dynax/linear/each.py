@@ -77,3 +77,29 @@ def side_by_side(function: Callable, batch: tuple[int, ...], *arrays: Any, width
 
     found = by_tiles(tile, [jnp.moveaxis(x, -1, 0) for x in whole], min(width, size))
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)
+
+
+def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, width: int) -> Any:
+    """`advance(most, given, state)` until all are `state.done`, for trees with one batch axis, which is last.
+
+    Each round, of twice as many steps as the one before, takes those that are not done, `width` side by side: they are
+    looked for wherever they are, so that none waits for another that takes much longer.
+    """
+    size = state.done.shape[-1]
+    width = min(width, size)
+
+    def taken(tree: Any, at: jax.Array) -> Any:
+        return jax.tree.map(lambda x: jnp.take(x, at, axis=-1, mode="clip"), tree)
+
+    def one_round(carry: tuple) -> tuple:
+        most, state = carry
+        order, count = jnp.argsort(state.done), jnp.sum(~state.done)
+
+        def tile(k: jax.Array, state: Any) -> Any:
+            at = lax.dynamic_slice_in_dim(order, jnp.minimum(k * width, size - width), width)
+            own = advance(most, taken(given, at), taken(state, at))
+            return jax.tree.map(lambda x, new: x.at[..., at].set(new, mode="clip", unique_indices=True), state, own)
+
+        return 2 * most, lax.fori_loop(0, (count + width - 1) // width, tile, state)
+
+    return lax.while_loop(lambda x: ~jnp.all(x[1].done), one_round, (jnp.int32(most), state))[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from dynax.contact.branching import mobilities_of, rows_of
 from dynax.contact.coulomb import mobilities
 from dynax.contact.placing import placed
 from dynax.linear.branches import branches_of
+from dynax.linear.each import in_rounds
 from dynax.simulate import touching_problem
 from dynax.simulate.touching_begin import where
 from dynax.simulate.touching_problem import Numbers, problem
@@ -182,3 +185,63 @@ def test_derivatives_by_branches_are_those_of_the_whole(reverse, monkeypatch):
     for one, whole in zip(jax.tree.leaves(by_branches), jax.tree.leaves(derivatives()), strict=True):
         assert np.abs(whole).max() > 1.0
         np.testing.assert_allclose(one, whole, atol=1e-8 * np.abs(whole).max())
+
+
+def test_those_that_are_not_done_go_on_without_the_others():
+    """Samples of a batch that take very different numbers of steps, in rounds: as each takes them alone."""
+
+    class Counted(NamedTuple):
+        value: jax.Array
+        done: jax.Array
+
+    def advance(most, given, s):
+        def step(x):
+            k, s = x
+            value = jnp.where(s.done, s.value, 0.5 * s.value + given)
+            return k + 1, Counted(value, s.done | jnp.all(jnp.abs(value - 2 * given) < 1.0, axis=0))
+
+        return jax.lax.while_loop(lambda x: (x[0] < most) & ~jnp.all(x[1].done), step, (0, s))[1]
+
+    rng = np.random.default_rng(4)
+    for size in (3, 16, 41):
+        given, value = rng.normal(size=(2, size)), np.exp(20 * rng.uniform(size=(2, size)))
+        begin = Counted(jnp.asarray(value), jnp.zeros(size, bool).at[1].set(True))
+        found = jax.jit(lambda given, s: in_rounds(advance, 2, given, s, 16))(jnp.asarray(given), begin)
+        alone = jax.vmap(lambda given, s: advance(10**6, given, s), in_axes=-1, out_axes=-1)(jnp.asarray(given), begin)
+        assert found.done.all()
+        np.testing.assert_array_equal(found.value, alone.value)
+        np.testing.assert_array_equal(found.value[:, 1], value[:, 1])
+
+
+@pytest.mark.slow
+def test_large_problems_of_a_batch_do_not_depend_on_the_others():
+    """A thing of 36 freedoms on ten feet: velocities after a step of a batch, where those that are not done are put
+    together, and of parts of it, where all wait."""
+    builder, feet = dx.ModelBuilder(), []
+    builder.body("base", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.6, 0.6, 0.1), mass=9.0))
+    for leg in range(10):
+        parent, place = "base", (0.3 * np.cos(0.7 * leg), 0.3 * np.sin(0.7 * leg), 0.0)
+        for k in range(3):
+            name = f"{leg}/{k}"
+            inertia = dx.SpatialInertia.capsule(0.03, 0.1, mass=0.5)
+            placement = dx.Transform.from_translation(place)
+            builder.body(name, parent=parent, joint=dx.Revolute((k, 1 - k, 0) if k < 2 else (0, 1, 0)),
+                         placement=placement, inertia=inertia)  # fmt: skip
+            parent, place = name, (0, 0, -0.15)
+        feet.append(c.Collider(parent, c.Sphere(0.03)))
+    apart = [(a.on, b.on) for k, a in enumerate(feet) for b in feet[k + 1 :]]
+    scene = c.scene(builder.build(), [c.Collider("world", c.Plane()), *feet], ignore=apart)
+    rng, size = np.random.default_rng(5), 96
+    q = np.tile(dx.neutral(scene.model), (size, 1))
+    q[:, 2] = rng.uniform(0.3, 0.34, size=size)
+    q[:, 7:] = rng.uniform(-0.1, 0.1, size=q[:, 7:].shape)
+    v = rng.normal(size=(size, scene.nv))
+
+    def after(q, v):
+        return dx.simulate.Touching().step(scene, q, v, jnp.zeros(scene.nv), jnp.asarray(0.002))[1]
+
+    together = jax.jit(jax.vmap(after))(q, v)
+    in_parts = jax.jit(lambda *x: jax.lax.map(lambda x: jax.vmap(after)(*x), x))
+    parts = in_parts(q.reshape(3, 32, -1), v.reshape(3, 32, -1)).reshape(size, -1)
+    assert np.abs(together - v).max() > 0.1
+    np.testing.assert_array_equal(together, parts)
