@@ -242,9 +242,9 @@ def test_derivatives_of_energetic_restitution(rng):
     assert np.quantile(error, 0.9) < 1e-5
 
 
-def test_several_at_once_and_one_after_another():
-    """A ball in a corner, and three in a row: Poisson's impulses come back as they went, and the last of a row moves on
-    alone where they hit one after another."""
+@pytest.mark.slow
+def test_a_ball_in_a_corner():
+    """Poisson's impulses come back as they went, at once and one after another."""
     wall = dx.Transform(np.array([[0, 0, 1.0], [0, 1, 0], [-1, 0, 0]]), np.zeros(3))
     material = c.Material(friction=0.0, restitution=0.5)
     corner = c.scene(
@@ -262,6 +262,9 @@ def test_several_at_once_and_one_after_another():
         close(found.v[3:], [1.0, 0, 0.5], 1e-6)
         assert found.status == ImpactStatus.DONE
 
+
+def test_three_in_a_row():
+    """The last of them moves on alone where they hit one after another, and not where all hit at once."""
     builder = dx.ModelBuilder(gravity=(0, 0, 0))
     for k in range(3):
         builder.body(f"{k}", joint=dx.Prismatic((1, 0, 0)), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (1, 1, 1)))

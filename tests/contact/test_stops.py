@@ -45,19 +45,21 @@ def touched(scene, q, v, tau=0.0):
     return Touching().touched(scene, q, v, jnp.broadcast_to(jnp.asarray(tau), (scene.nv,)), jnp.asarray(0.005))
 
 
-def test_planar_joint_in_a_corner():
+@pytest.mark.parametrize(
+    ("limits", "stepper"), [(True, None), pytest.param(YIELDS, Compliant(), marks=pytest.mark.slow)]
+)
+def test_planar_joint_in_a_corner(limits, stepper):
     """A disc that spins, whose velocity is along its own axes and whose limits are along those of the plane."""
     inf = np.inf
     builder = dx.ModelBuilder(gravity=(3.0, -4.0, 0))
     builder.body("disc", joint=dx.Planar(), inertia=inertia(2.0), position_limits=((-inf, -inf, -0.2), (inf, 0.3, inf)))
-    for limits, stepper in ((True, None), (YIELDS, Compliant())):
-        scene = c.scene(builder.build(), [], limits=limits)
-        assert scene.limited == (("disc_joint", 1), ("disc_joint", 2))
-        found = run(scene, jnp.array([0.4, 0.0, 0.0]), jnp.array([5.0, 0.3, -0.2]), 1e-3, 2500, stepper)
-        rest = 0.0 if stepper is None else 1e-4  # m g / K
-        close(found.q[-1, 1:], [0.3 + 6 * rest, -0.2 - 8 * rest], 1e-6)
-        close(found.v[:, 0], 5.0, 1e-9)  # nothing turns it
-        close(found.v[-1, 1:], 0.0, 1e-5)
+    scene = c.scene(builder.build(), [], limits=limits)
+    assert scene.limited == (("disc_joint", 1), ("disc_joint", 2))
+    found = run(scene, jnp.array([0.4, 0.0, 0.0]), jnp.array([5.0, 0.3, -0.2]), 1e-3, 2500, stepper)
+    rest = 0.0 if stepper is None else 1e-4  # m g / K
+    close(found.q[-1, 1:], [0.3 + 6 * rest, -0.2 - 8 * rest], 1e-6)
+    close(found.v[:, 0], 5.0, 1e-9)  # nothing turns it
+    close(found.v[-1, 1:], 0.0, 1e-5)
     stops = touched(c.scene(builder.build(), []), jnp.array([0.9, 0.3, -0.2]), jnp.zeros(3)).stops
     close(stops / 0.005, [-6.0, 8.0], 1e-4)
 
