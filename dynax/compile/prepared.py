@@ -1,7 +1,8 @@
 """Programs as one kernel wants them.
 
-Three things are done to a program before it becomes a kernel:
+Four things are done to a program before it becomes a kernel:
 
+- What nothing comes of is left out.
 - Sums over so many elements that XLA hands them to a library are written out, since a library's call is in no kernel.
 - In derivatives, a result of many operations that several others use is computed once. XLA on a CPU would compute it
   again in every loop that needs it, and the transpose of a formula in components is full of these: here a batch of
@@ -55,7 +56,7 @@ def prepared(program: Any, *, derived: bool) -> Any:
             return value
         if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
             return value.replace(jaxpr=inner(value.jaxpr))
-        own = _with_small_sums(_inlined(value))
+        own = _with_small_sums(_needed(_inlined(value)))
         own = _with_lines(own) if derived else own
         return own.replace(eqns=[_with_programs(x, inner) for x in own.eqns])
 
@@ -101,6 +102,17 @@ def _called(equation: Any) -> Any:
     given = equation.params[name]
     program = getattr(given, "jaxpr", given)
     return None if getattr(given, "consts", ()) or program.constvars else program
+
+
+def _needed(program: Any) -> Any:
+    """Without equations of whose results nothing comes: XLA would find them too, but a line would be drawn behind what
+    one of them uses, and all of them lowered."""
+    used, kept = {atom for atom in program.outvars if isinstance(atom, Var)}, []
+    for equation in reversed(program.eqns):
+        if equation.effects or not used.isdisjoint(equation.outvars):
+            kept.append(equation)
+            used.update(atom for atom in equation.invars if isinstance(atom, Var))
+    return program.replace(eqns=kept[::-1])
 
 
 def _with_small_sums(program: Any) -> Any:

@@ -56,6 +56,23 @@ def test_calls_are_replaced_by_their_equations(derived):
     assert "_where" not in str(found)
 
 
+@pytest.mark.parametrize("derived", [False, True])
+def test_what_nothing_comes_of_is_left_out(derived):
+    """Within loops too; a result that one of several operations asks for stays."""
+
+    def step(total, x):
+        jnp.sin(total * x)
+        return total + jnp.cos(x), None
+
+    def function(x):
+        jnp.sin(x) * jnp.exp(x)
+        return jax.lax.scan(step, x, 2.0 * x[:, None])[0]
+
+    found = same(function, jnp.linspace(0.1, 0.9, 3), derived=derived)
+    assert not {"sin", "exp"} & set(names(found))
+    assert "cos" in names(found)
+
+
 @pytest.mark.parametrize("combine", [jnp.sum, jnp.max, jnp.min])
 @pytest.mark.parametrize("axes", [1, (0, 2), 3])
 def test_large_sums_are_written_out(combine, axes):
