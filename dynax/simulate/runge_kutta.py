@@ -19,13 +19,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.batching import batch_last
 from dynax.embedding.model import tree_of
 from dynax.model import Model
-from dynax.model.configuration import integrate
+from dynax.model.configuration import integrate, integrate_rows
 from dynax.model.flexible import skeleton_of
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 
 Row = tuple[float, ...]
+
+_flow = batch_last(integrate_rows)
+"""`integrate` in a kernel, and its derivative in another."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,10 @@ class Tableau:
         velocities, flows = (jnp.asarray(x, q.dtype) for x in (self.velocities, (*self.flows[1:], first)))
         delays, starts = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype), jnp.asarray((*self.starts[1:], 0))
 
+        flowed = _flow if isinstance(model, Model) and not adding else integrate
+
         def moved(q: jax.Array, xs: jax.Array, flow: jax.Array) -> jax.Array:
-            return integrate(model, q, dt * (flow @ xs[:, : model.nv]))
+            return flowed(model, q, dt * (flow @ xs[:, : model.nv]))
 
         def stage(found: tuple, given: tuple) -> tuple[tuple, None]:
             (qs, xs, rates), (k, velocity, delay, start, flow) = found, given
