@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from dynax.derivatives.adjoint import Weights, is_local, local_power, whole_adjo
 from dynax.derivatives.implicit import Change
 from dynax.derivatives.rule import Point, full
 from dynax.embedding.coefficients import expanded, multipliers, plan_of, reduced
-from dynax.embedding.dynamics import Resisted, in_motion, placed
+from dynax.embedding.dynamics import Resisted, State, in_motion, placed
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.tree.bodies import passive_force, per_velocity
@@ -44,10 +44,14 @@ EXECUTION = "automatic"
 def closed_adjoint(model: EmbeddedModel, paths: list) -> Callable[..., Change] | None:
     """The function `(given, at, bar, factor)` of `embedding.rule` where conditions have a closed form, and
     leaves that move leave all motions as they are."""
-    served = isinstance(model.tree, Model) and in_closed_form(model.tree.structure)
-    if not served or not all(map(_is_local, paths)):
+    if not has_closed_adjoint(model) or not all(map(_is_local, paths)):
         return None
     return partial(_adjoint, any(path[0].idx == 1 or path[1].name == "tree" for path in paths))
+
+
+def has_closed_adjoint(model: EmbeddedModel) -> bool:
+    """Whether the derivatives by `q` and `v` have a closed form."""
+    return isinstance(model.tree, Model) and in_closed_form(model.tree.structure)
 
 
 def _is_local(path: tuple) -> bool:
@@ -65,51 +69,77 @@ def _adjoint(
 ) -> Change:
     """`by_bodies`: whether leaves that move act on bodies or joints, and not only forces of the chart."""
     embedded, external = given(at.leaves)
-    model, chart = embedded.tree, embedded.chart
-    resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
+    model = embedded.tree
     p = plan_of(model, embedded.embedding)
-    x = in_motion(model, at.q, at.v, p, chart, EXECUTION)
-    c, s, u = x.coordinates, x.setup, x.v
+    x = in_motion(model, at.q, at.v, p, embedded.chart, EXECUTION)
     if factor is None:
-        factor = factorized(placed(model, x.spot.setup, x.spot.kin, p.rows, c.x, x.spot.inertias)[1])
+        spot = x.spot
+        factor = factorized(placed(model, spot.setup, spot.kin, p.rows, x.coordinates.x, spot.inertias)[1])
     weights = solve(factor, bar[:, None])[:, 0]
-    along, a = expanded(p, c.x, weights), x.drift + expanded(p, c.x, at.a)
-    change = moved(model, s, x.kin, a)
-    kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(x.kin, change, strict=True)))
-    paired = Weights(along, moved(model, s, x.kin, along))
-    own = whole_adjoint(model, s, kin, x.spot.inertias, at.q, u, a, wrenches, paired)
-
-    def against(embedded: EmbeddedModel, resisted: Resisted | None) -> jax.Array:
-        """What joints need besides."""
-        force = jnp.zeros_like(along) if embedded.chart is None else -embedded.chart.force
-        return force if resisted is None else force + resisted.against(p, c.x, u, at.v)[0]
-
-    def borne(force: jax.Array) -> jax.Array:
-        return multipliers(p, c.elimination, force, len(x.conditions.residual))
-
-    tau = own.forces + passive_force(model, at.q, u) + per_velocity(model.armature, a) * a
-    along_q, along_u = own.along_q, own.along_v
-    if x.conditions.places is not None:
-        ends, batch = x.conditions.places[0], weights.shape[1:]
-        places = jax.tree.map(partial(full, batch=batch), (ends.rotation, ends.translation, ends.columns))
-        ends = ends._replace(rotation=places[0], translation=places[1], columns=places[2])
-        pairs = [(-borne(tau + against(embedded, resisted)), along)]
-        if resisted is not None:
-            pairs.append((-borne(resisted.slope * along), resisted.against(p, c.x, u, at.v)[1]))
-        by_q, by_u = power_slopes(model, ends, pairs, Bent(-borne(own.along_a), a, u))
-        assert by_u is not None
-        along_u = along_u + by_u
-        along_q = along_q + by_q + power_slopes(model, ends, [(-borne(along_u), u)])[0]
+    found = paired(embedded, x, Point(at.q, at.v, at.a, ()), weights, external)
 
     def power(leaves: tuple) -> jax.Array:
         """In the motion that is known."""
         embedded, external = given(leaves)
         resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
-        joints = jnp.sum(along * against(embedded, resisted), axis=0)
+        joints = jnp.sum(found.weights.freedoms * _against(embedded, resisted, x, at.v), axis=0)
         if not by_bodies:
             return joints
-        return joints + local_power(embedded.tree, kin, at.q, u, a, wrenches, paired, EXECUTION)
+        own = local_power(embedded.tree, found.kin, at.q, x.v, found.a, wrenches, found.weights, EXECUTION)
+        return joints + own
 
     total, pull = jax.vjp(power, at.leaves)
     (leaves,) = pull(-jnp.ones_like(total))
-    return Change(leaves, -along_q, -reduced(p, c.x, along_u), weights)
+    return Change(leaves, -found.along_q, -found.along_v, weights)
+
+
+class Paired(NamedTuple):
+    """Inverse dynamics paired with weights, in one motion."""
+
+    along_q: jax.Array
+    """Rates of the power along the tangent of the tree, shape `(tree nv, *batch)`."""
+    along_v: jax.Array
+    """Shape `(nv, *batch)`."""
+    kin: Parts
+    """The tree's motion, with its accelerations."""
+    a: jax.Array
+    """The tree's accelerations."""
+    weights: Weights
+    """Of the tree."""
+
+
+def paired(embedded: EmbeddedModel, x: State, at: Point, weights: jax.Array, external: Any) -> Paired:
+    """The power of embedded `weights`, shape `(nv, *batch)`, in the motion `x`; batch axes of the motion may have
+    length one where those of the weights are longer. `external`: wrenches on bodies, or `Resisted`."""
+    model, p, c, u = embedded.tree, x.coordinates.plan, x.coordinates, x.v
+    resisted, wrenches = (external, None) if isinstance(external, Resisted) else (None, external)
+    along, a = expanded(p, c.x, weights), x.drift + expanded(p, c.x, at.a)
+    change = moved(model, x.setup, x.kin, a)
+    kin = Parts(*(k._replace(acceleration=k.acceleration + d) for k, d in zip(x.kin, change, strict=True)))
+    both = Weights(along, moved(model, x.setup, x.kin, along))
+    own = whole_adjoint(model, x.setup, kin, x.spot.inertias, at.q, u, a, wrenches, both)
+
+    def borne(force: jax.Array) -> jax.Array:
+        return multipliers(p, c.elimination, force, len(x.conditions.residual))
+
+    along_q, along_u = own.along_q, own.along_v
+    if x.conditions.places is not None:
+        tau = own.forces + passive_force(model, at.q, u) + per_velocity(model.armature, a) * a
+        tau = tau + _against(embedded, resisted, x, at.v)
+        ends, batch = x.conditions.places[0], weights.shape[1:]
+        places = jax.tree.map(partial(full, batch=batch), (ends.rotation, ends.translation, ends.columns))
+        ends = ends._replace(rotation=places[0], translation=places[1], columns=places[2])
+        pairs = [(-borne(tau), along)]
+        if resisted is not None:
+            pairs.append((-borne(resisted.slope * along), resisted.against(p, c.x, u, at.v)[1]))
+        by_q, by_u = power_slopes(model, ends, pairs, Bent(-borne(own.along_a), a, full(u, batch)))
+        assert by_u is not None
+        along_u = along_u + by_u
+        along_q = along_q + by_q + power_slopes(model, ends, [(-borne(along_u), u)])[0]
+    return Paired(along_q, reduced(p, c.x, along_u), kin, a, both)
+
+
+def _against(embedded: EmbeddedModel, resisted: Resisted | None, x: State, v: jax.Array) -> jax.Array:
+    """What joints need besides."""
+    force = jnp.zeros_like(x.v) if embedded.chart is None else -embedded.chart.force
+    return force if resisted is None else force + resisted.against(x.coordinates.plan, x.coordinates.x, x.v, v)[0]

@@ -241,7 +241,15 @@ def moved_by(
     resisted: Resisted | None = None,
 ) -> MovedBy:
     """Forward dynamics, for trailing batch axes."""
-    c, spot, s, kin, whole, drift, _ = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
+    x = in_motion(model, q, v, plan_of(model, embedding, execution), chart, execution)
+    return moved_in(model, x, q, v, tau, external, chart, resisted)
+
+
+def moved_in(
+    model: Model, x: State, q, v, tau, external, chart: Chart | None = None, resisted: Resisted | None = None
+) -> MovedBy:
+    """The same where the motion is known."""
+    c, spot, s, kin, whole, drift, _ = x
     moving, tree = placed(model, spot.setup, spot.kin, c.plan.rows, c.x, spot.inertias)
     rows = c.plan.rows
     forces = s.layout.body_order(net_forces(s, kin, spot.inertias, external))

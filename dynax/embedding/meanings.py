@@ -45,12 +45,13 @@ from dynax.derivatives.forward_dynamics import (
 )
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.derivatives.rule import full
-from dynax.embedding.adjoint import closed_adjoint
+from dynax.embedding.adjoint import closed_adjoint, has_closed_adjoint
 from dynax.embedding.closing import closing, displaced
 from dynax.embedding.coefficients import dense, expanded, plan_of
 from dynax.embedding.dynamics import MovedBy, Resisted, at, inverse, motion_of, moved_by, solved
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable, kept_solution, known_solution
+from dynax.embedding.slopes import forward_slopes
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     bracket_rows,
@@ -289,6 +290,9 @@ def _(model, q, v, tau, external=None):
 @extend(forward_dynamics_and_derivatives, EmbeddedModel)
 @jax.jit
 def _forward_slopes(model: EmbeddedModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
+    if has_closed_adjoint(model):
+        return forward_slopes(model, q, v, tau, external)
+
     def found(d, v, tau):
         a = forward_dynamics(model, q + rate_rows(model, q, d), v, tau, external)
         return a, a

@@ -139,9 +139,11 @@ class ModelPlant:
 
     def linearized(self, x, u, after, params, dt, costate) -> Linearized:
         """As the function `linearized`."""
-        # Of embedded loops there is no closed form: nothing but the step is differentiated then, once for all of it.
         if isinstance(self.stepper, ClosedFormEuler) and isinstance(self.model, Model):
             return _of_euler(self, x, u, after, dt, costate)
+        # Of embedded loops there is no closed form of the curvature.
+        if isinstance(self.stepper, ClosedFormEuler) and isinstance(self.model, EmbeddedModel) and costate is None:
+            return _of_embedded_euler(self, x, u, after, dt)
         return by_directions(self, x, u, after, params, dt, costate)
 
 
@@ -343,3 +345,14 @@ def _of_euler(
         drive = jax.scipy.linalg.block_diag(jnp.eye(2 * nv, dtype=x.dtype), actuation.astype(x.dtype))
         H = product(drive.T, product(H, drive))
     return c, J, H + product(both.T, product(jax.hessian(pull)(still), both))
+
+
+def _of_embedded_euler(plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array) -> Linearized:
+    """From the Jacobian of the accelerations: loops that the step closes are not differentiated."""
+    nv = plant.model.nv
+    a, slopes = plant.acceleration_and_slopes(x, u)
+    rates = dt * slopes
+    later = x[plant.model.nq :] + dt * a
+    c, by_x, by_dx = plant.landed(x, jnp.concatenate([dt * later, dt * a]), after)
+    moved = jnp.concatenate([dt * (jnp.eye(nv, rates.shape[1], nv, dtype=x.dtype) + rates), rates])
+    return c, product(by_dx, moved).at[:, : 2 * nv].add(by_x), None

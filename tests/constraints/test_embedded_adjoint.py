@@ -25,14 +25,21 @@ def tethered() -> mechanisms.Mechanism:
     return mechanisms.Mechanism(model, np.asarray(dx.neutral(model)), 3)
 
 
-def value_and_directions(mechanism: mechanisms.Mechanism):
-    model = mechanism.model
+def embedded(mechanism: mechanisms.Mechanism, rng=None):
+    """The model, and a state with forces and wrenches."""
+    model, rng = mechanism.model, np.random.default_rng(5) if rng is None else rng
     model = model.replace(damping=model.damping + 0.1, stiffness=model.stiffness + 0.2, armature=model.armature + 0.01)
     q = dx.assemble(model, jnp.asarray(mechanism.q)).q
-    e, rng = dx.embed(model, np.asarray(q)), np.random.default_rng(5)
     assert in_closed_form(model.structure)
-    v, tau, w = jnp.asarray(rng.normal(size=(3, e.nv)))
-    external = jnp.asarray(rng.normal(size=(model.num_bodies, 6)))
+    e = dx.embed(model, np.asarray(q))
+    v, tau = jnp.asarray(rng.normal(size=(2, e.nv)))
+    return e, q, v, tau, jnp.asarray(rng.normal(size=(model.num_bodies, 6)))
+
+
+def value_and_directions(mechanism: mechanisms.Mechanism):
+    rng = np.random.default_rng(5)
+    e, q, v, tau, external = embedded(mechanism, rng)
+    model, w = e.tree, jnp.asarray(rng.normal(size=e.nv))
 
     def value(d, v, tau, external, mass):
         return w @ dx.forward_dynamics(e.replace(mass=mass), dx.integrate(model, q, d), v, tau, external)
@@ -61,13 +68,32 @@ LARGER = (
     lambda: mechanisms.legged_robot(1),
     lambda: mechanisms.four_bar_chain(2),
 )
+NAMES = ("tethered", "geared", "bricard", "leg", "chain")
 
 
 @pytest.mark.slow
 @pytest.mark.spec("EMBED-ABA")
-@pytest.mark.parametrize("made", LARGER, ids=("tethered", "geared", "bricard", "leg", "chain"))
+@pytest.mark.parametrize("made", LARGER, ids=NAMES)
 def test_the_way_back_of_larger_mechanisms(made):
     test_the_way_back_is_the_way_there(made)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EMBED-ABA")
+@pytest.mark.parametrize("made", LARGER, ids=NAMES)
+def test_jacobians_are_the_way_there(made):
+    """All rows at once, of states in a batch too, against the derivative of inverse dynamics."""
+    e, q, v, tau, external = embedded(made())
+    found = jax.jit(jax.vmap(lambda v: dx.forward_dynamics_derivatives(e, q, v, tau, external)))(jnp.stack([2 * v, v]))
+
+    def value(z: jax.Array) -> jax.Array:
+        d, v, tau = jnp.split(z, 3)
+        return dx.forward_dynamics(e, q + dx.configuration_rate(e, q, d), v, tau, external)
+
+    expected = jax.jit(jax.jacfwd(value))(jnp.concatenate([jnp.zeros_like(v), v, tau]))
+    for own, column in zip(found, np.split(expected, 3, axis=1), strict=True):
+        np.testing.assert_allclose(own[1], column, rtol=0, atol=1e-10 * (1.0 + np.max(np.abs(column))))
+    assert np.max(np.abs(found.v[0] - found.v[1])) > 1e-3
 
 
 @pytest.mark.slow

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constraints import mechanisms
 
 import dynax as dx
 from dynax import optimize as o
+from dynax.optimize.plant import by_directions, linearized
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,21 @@ def test_gradients_in_float32(rng):
     assert np.all(np.isfinite(short))
     size = np.abs(long).max(axis=(1, 2), keepdims=True)
     assert np.all(np.abs(np.asarray(short) - long) <= 1e-3 * np.maximum(size, 1e-3))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("OC-26")
+def test_a_step_with_a_closed_loop_is_linearized():
+    """By the Jacobian of its accelerations, as by derivatives of the step, which closes the loop."""
+    bars = mechanisms.four_bar()
+    q = dx.assemble(bars.model, bars.q).q
+    model = dx.embed(bars.model, q, independent=["crank_joint"])
+    plant, dt = o.plant(model, actuation=np.array([[2.0]])), jnp.asarray(0.05)
+    x, u = jnp.append(q, 0.7), jnp.array([0.4])
+    after = jnp.append(dx.integrate(model, q, jnp.array([0.1])), 0.5)
+    (c, J), (c_of_step, J_of_step) = (
+        jax.jit(lambda x, u, how=how: how(plant, x, u, after, None, dt, None)[:2])(x, u)
+        for how in (linearized, by_directions)
+    )
+    np.testing.assert_allclose(c, c_of_step, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(J, J_of_step, rtol=0, atol=1e-10)
