@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import dynax as dx
-from dynax.compile.batching import known, trailing
+from dynax.compile.batching import by_samples, known, trailing
 from dynax.compile.tiles import CROWDED, LANES, NEAR, even_width
 
 
@@ -272,3 +272,55 @@ def test_what_was_found_before_is_not_computed_again():
     np.testing.assert_allclose(curvature, jax.vmap(jnp.diag)(-0.25 * x[:4] ** -1.5), rtol=1e-14)
     alone = jax.jit(jax.vmap(partial(root, ()))).lower(x, x).as_text()
     assert "while" not in alone
+
+
+def test_what_was_found_is_differentiated_again_by_samples():
+    """A cube root by Newton's method, whose derivative is that of one more step from what it found."""
+    asked = []
+
+    def step(y, x):
+        return (2.0 * y + x / y**2) / 3.0
+
+    def found(scale, x):
+        return jax.lax.fori_loop(0, 60, lambda _, y: step(y, scale * x), jnp.ones_like(x)), jnp.sum(x > 1.5)
+
+    def again(value, scale, x):
+        asked.append(x.shape)
+        y = value[0]
+        return step(y, scale * x), value[1]
+
+    root = by_samples(found, again=again)
+    x = jnp.linspace(1.0, 2.0, 900).reshape(300, 3)
+    scale = jnp.asarray(2.0)
+    value, count = jax.jit(jax.vmap(partial(root, scale)))(x)
+    assert not asked
+    np.testing.assert_allclose(value, np.cbrt(2.0 * x), rtol=1e-15)
+    np.testing.assert_array_equal(count, (x > 1.5).sum(axis=1))
+    total = lambda scale, x: jnp.sum(root(scale, x)[0])  # noqa: E731
+    by_scale, by_x = jax.jit(jax.vmap(jax.grad(total, argnums=(0, 1)), in_axes=(None, 0)))(scale, x)
+    assert set(asked) == {(3,)}
+    np.testing.assert_allclose(by_x, np.cbrt(2.0) / 3.0 * x ** (-2 / 3), rtol=1e-14)
+    np.testing.assert_allclose(by_scale, (np.cbrt(2.0 * x) / 6.0).sum(axis=1), rtol=1e-14)
+    ahead = jax.jit(jax.vmap(lambda x: jax.jvp(partial(total, scale), (x,), (x,))[1]))(x)
+    np.testing.assert_allclose(ahead, np.cbrt(2.0 * x).sum(axis=1) / 3.0, rtol=1e-14)
+
+
+def test_what_is_not_asked_for_is_not_transposed():
+    """Of two results one: its derivatives, first and second, and a program without those of the other."""
+
+    @trailing
+    def both(_, x):
+        return x**3, {"other": jnp.sin(x)}
+
+    def first(x):
+        return jnp.sum(both((), x)[0])
+
+    x = jnp.linspace(1.0, 2.0, 8)
+    np.testing.assert_allclose(jax.jit(jax.grad(first))(x), 3.0 * x**2, rtol=1e-15)
+    np.testing.assert_allclose(jax.jit(jax.hessian(first))(x), jnp.diag(6.0 * x), rtol=1e-15)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(jax.grad(first)))(x), jnp.diag(6.0 * x), rtol=1e-15)
+    other = lambda x: jnp.sum(both((), x)[1]["other"])  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.grad(other))(x), jnp.cos(x), rtol=1e-14)
+    back, of_other = (jax.jit(jax.grad(f)).lower(x).as_text() for f in (first, other))
+    assert "cosine" not in back
+    assert "cosine" in of_other
