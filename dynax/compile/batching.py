@@ -144,7 +144,6 @@ def by_samples(
         return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, _batch_of(args))
 
     def tangent(args: tuple, value: Any, tangents: tuple) -> list:
-        assert again is not None
         leaves, structure = jax.tree.flatten(args)
         found, made = jax.tree.flatten(lax.stop_gradient(value))
         rates = jax.tree.leaves(tangents, is_leaf=is_zero)
@@ -158,6 +157,7 @@ def by_samples(
             def results(*values: jax.Array) -> list:
                 for k, x in zip(moving, values, strict=True):
                     current[k] = x
+                assert again is not None
                 every = jax.tree.leaves(again(value, *structure.unflatten(current)))
                 return [every[k] for k in real]
 
@@ -380,6 +380,7 @@ def _transposed_as_given(
     cotangents: list, leaves: tuple, function: _Batched, structure: Any, batch: tuple[int, ...]
 ) -> list[jax.Array | None]:
     """Of what is linear in its last argument; entries of that which are known are zeros."""
+    assert function.transpose is not None
     *given, last = structure.unflatten(leaves)
     if function.parted:
         bar = [None if is_zero(c) else c for c in cotangents]
