@@ -128,7 +128,6 @@ def by_samples(
     rule: Rule | None = None,
     *,
     again: Callable[..., Result] | None = None,
-    tile: int | None = None,
 ) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 
@@ -167,7 +166,7 @@ def by_samples(
         change = dict(zip(real, along, strict=True))
         return [change.get(k, ad.Zero(jax.typeof(x).to_tangent_aval())) for k, x in enumerate(found)]
 
-    return trailing(core, rule, tangent=tangent if again else None, tile=tile)
+    return trailing(core, rule, tangent=tangent if again else None)
 
 
 def _batch_of(args: tuple) -> tuple[int, ...]:

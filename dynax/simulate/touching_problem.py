@@ -140,7 +140,8 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
 def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) -> jax.Array:
     """The velocities at which there is no force, shape `(k, 3)`, of velocities before and without contact."""
     before, coming = (by_terms(jnp.moveaxis(normals, 1, 0), x) for x in (v, free))
-    nearer = jnp.clip(gap + dt * before - end, 0.0, most)
+    # Where turning brings nothing nearer the limits are one, at which half of a slope would be felt.
+    nearer = jnp.where(most > 0, jnp.clip(gap + dt * before - end, 0.0, most), 0.0)
     apart = nearer / dt - gap / (dt + jnp.where(gap < 0, relaxation, 0.0))
     hit = lax.stop_gradient((gap + dt * coming < 0) & (before < 0) & (bounce > 0))
     return along_normals(jnp.where(hit, jnp.maximum(apart, -bounce * before), apart))
