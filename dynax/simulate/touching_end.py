@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ class Touched(NamedTuple):
 
 def ended(scene: Scene, q: jax.Array, chosen: Chosen, axes: Turning, found: After) -> Touched:
     of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
-    impulses: Any = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
+    impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
     if chosen.rows is not None:
         impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
     q, v = axes.ended(scene.model, q, found.v)

@@ -103,25 +103,35 @@ def test_no_branches_where_all_is_coupled():
 
 
 def walker(touches, limits):
-    """A base on three legs, one of them longer, with feet and a ball on the base itself, and limits of knees."""
-    builder, feet = dx.ModelBuilder(), []
+    """A base on three legs, one of them longer, with feet and a ball on the base itself, a chest with two arms whose
+    hands touch the floor too, and limits of knees and elbows."""
+    builder, ends = dx.ModelBuilder(), []
     builder.body("base", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.4, 0.1), mass=5.0))
-    for leg, count in enumerate((2, 2, 3)):
-        parent, place = "base", (0.2 * np.cos(2.1 * leg), 0.2 * np.sin(2.1 * leg), 0.0)
+    builder.body(
+        "chest",
+        parent="base",
+        joint=dx.Revolute((0, 0, 1)),
+        placement=dx.Transform.from_translation((0, 0, 0.05)),
+        inertia=dx.SpatialInertia.sphere(0.1, mass=1.0),
+    )
+    limbs = [("base", (0.2 * np.cos(2.1 * leg), 0.2 * np.sin(2.1 * leg), 0.0), n) for leg, n in enumerate((2, 2, 3))]
+    limbs += [("chest", (0.0, y, 0.0), 2) for y in (-0.1, 0.1)]
+    for limb, (parent, place, count) in enumerate(limbs):
+        radius = 0.2 if parent == "chest" else 0.15 if count == 2 else 0.015
         for k in range(count):
             builder.body(
-                f"{leg}/{k}",
+                f"{limb}/{k}",
                 parent=parent,
                 joint=dx.Revolute((k, 1 - k, k)),
                 placement=dx.Transform.from_translation(place),
                 inertia=dx.SpatialInertia.capsule(0.03, 0.1, mass=0.5),
                 position_limits=(-0.05, 0.05) if k else None,
             )
-            parent, place = f"{leg}/{k}", (0, 0, -0.15)
-        feet.append(c.Collider(parent, c.Sphere(0.15 * (1 if count == 2 else 0.1))))
+            parent, place = f"{limb}/{k}", (0, 0, -0.15)
+        ends.append(c.Collider(parent, c.Sphere(radius)))
     material = c.Material(friction=0.6)
     floor = c.Collider("world", c.Plane(), material=material)
-    balls = [*feet, c.Collider("base", c.Sphere(0.05))]
+    balls = [*ends, c.Collider("base", c.Sphere(0.05))]
     apart = [(a.on, b.on) for k, a in enumerate(balls) for b in balls[k + 1 :]]
     return c.scene(builder.build(), [floor, *balls] if touches else [], ignore=apart if touches else (), limits=limits)
 
@@ -142,6 +152,7 @@ def test_steps_by_branches_are_those_of_the_whole(touches, limits):
     scene = walker(touches, limits)
     rows = rows_of(scene)
     assert rows is not None
+    assert [np.shape(level.rows) for level in rows.branches.levels] == [(1, 6), (4, 3), (2, 2)]
     q, v = states(scene)
     dt = jnp.asarray(0.002)
 
