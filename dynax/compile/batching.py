@@ -28,7 +28,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.compile.lowering import in_many_kernels, on_cpus, on_one_device
+from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, on_one_device
 
 Result = TypeVar("Result")
 KEPT = "dynax_kept"
@@ -350,6 +350,7 @@ batching.primitive_batchers[_primitive] = _batched
 ad.primitive_jvps[_primitive] = _differentiated
 mlir.register_lowering(_primitive, in_many_kernels)
 mlir.register_lowering(_primitive, on_cpus, platform="cpu")
+mlir.register_lowering(_primitive, on_gpus, platform="cuda")
 
 
 def _transposed(

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax.interpreters import mlir
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
+from dynax.compile.gpu import call as on_gpu
 from dynax.compile.one_kernel import in_one_kernel
 from dynax.compile.tiles import NEAR, along_tiles, even_width, width_of_blocks
 
@@ -32,24 +33,44 @@ def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any,
 
 def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
     """The function on one CPU, or its batch shared out among several."""
-    count = _sharers(context)
-    if count is None or function.known:
-        return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
     def in_tiles(*leaves: jax.Array) -> list:
         whole, derived = partial(function.on_leaves, structure), function.derived
         return tiled(whole, structure, len(batch), leaves, function.tile, derived=derived)
 
+    return _shared(in_tiles, context, *operands, function=function, structure=structure, batch=batch)
+
+
+def on_gpus(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
+    """The function on one GPU, in one kernel if that is possible, or its batch shared out among several. What is
+    exported has no such kernels: they are no part of what JAX promises to read later."""
+    options = getattr(context.module_context, "lowering_parameters", None)
+    if getattr(options, "for_export", False) or not all(isinstance(n, int) and n for n in batch):
+        return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
+
+    def by_threads(*leaves: jax.Array) -> list:
+        sizes = tuple(_length(leaves, k) for k in range(-len(batch), 0))
+        return on_gpu.called(partial(function.on_leaves, structure), leaves, sizes)
+
+    return _shared(by_threads, context, *operands, function=function, structure=structure, batch=batch)
+
+
+def _shared(
+    on_one: Callable[..., list], context: Any, *operands: Any, function: Any, structure: Any, batch: tuple
+) -> Any:
+    count = _sharers(context)
+    if count is None or function.known:
+        return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
     if count == 1:
         with on_one_device():
-            return _lowered(context, operands, in_tiles)
+            return _lowered(context, operands, on_one)
     if not batch or not isinstance(batch[-1], int) or batch[-1] % count:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
     mesh = AbstractMesh((count,), ("core",), axis_types=(AxisType.Auto,))  # the devices of the program, in its order
     specs = tuple(_last(aval.ndim) if aval.shape[-1] > 1 else PartitionSpec() for aval in context.avals_in)
     results = tuple(_last(aval.ndim) for aval in context.avals_out)
     shared = jax.shard_map(
-        lambda *leaves: tuple(in_tiles(*leaves)), mesh=mesh, in_specs=specs, out_specs=results, check_vma=False
+        lambda *leaves: tuple(on_one(*leaves)), mesh=mesh, in_specs=specs, out_specs=results, check_vma=False
     )
     return _lowered(context, operands, lambda *leaves: list(shared(*leaves)))
 

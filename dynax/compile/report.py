@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jax
 
 from dynax.compile import versions
+from dynax.compile.gpu import call as on_gpu
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ def compile_report() -> CompileReport:
     from a trial in a process of its own, made once.
     """
     backend = jax.default_backend()
-    if backend != "cpu":
-        works, reason = False, "only programs for a CPU need it"
-    else:
+    if backend == "gpu":
+        works, reason = on_gpu.answer()
+    elif backend == "cpu":
         works, reason = versions.answer()
+    else:
+        works, reason = False, "there are such kernels on CPUs and NVIDIA GPUs"
     return CompileReport(jax.__version__, backend, jax.local_device_count(), works, reason)

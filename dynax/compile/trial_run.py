@@ -1,6 +1,6 @@
 """What the trial of an unknown version of JAX runs: everything that may be in one kernel, compared with many kernels.
 
-    python -c "from dynax.compile.trial_run import main; main()"
+    python -c "from dynax.compile.trial_run import main; main()"        # on a CPU; main_on_gpu on a GPU
 
 It fails, by an exception or by the end of the process, where such kernels cannot be had.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.fence import apart
+from dynax.compile.gpu import call as on_gpu
 from dynax.compile.one_kernel import marked
 from dynax.sweep.links import linked
 from dynax.sweep.rows import read_place, take_rows
@@ -78,6 +79,21 @@ def main() -> None:
         for found, expected in pairs:
             for a, b in zip(found, expected, strict=True):
                 np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rounding)
+
+
+def main_on_gpu() -> None:
+    """The same by kernels of threads: a batch of three, and one without a batch."""
+    jax.config.update("jax_enable_x64", True)
+    for dtype in (jnp.float32, jnp.float64):
+        x = jnp.linspace(0.1, 0.9, 12, dtype=dtype)
+        batch = jnp.stack([x, x[::-1], x * x], axis=-1)
+        pairs = (
+            (on_gpu.in_one_kernel(lambda xs: every_loop(*xs), [x], ()), every_loop(x)),
+            (on_gpu.in_one_kernel(lambda xs: every_loop(*xs), [batch], (3,)), jax.vmap(every_loop, -1, -1)(batch)),
+        )
+        for found, expected in pairs:
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=100 * float(jnp.finfo(dtype).eps))
 
 
 if __name__ == "__main__":

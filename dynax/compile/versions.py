@@ -1,4 +1,4 @@
-"""Which versions of JAX can have a whole algorithm in one kernel on a CPU, and how that is found out.
+"""Which versions of JAX can have a whole algorithm in one kernel, on a CPU or a GPU, and how that is found out.
 
 The table lists versions where the tests of `one_kernel` and the speed were seen. A version that is not in it is tried
 once, in a process of its own, since what XLA does not accept it does not always refuse but may end the process; the
@@ -19,8 +19,11 @@ from typing import NamedTuple
 import jax
 from jaxlib import version
 
-KNOWN = frozenset({"0.10.2", "0.11.2", "0.12.0.1"})
-"""Versions, of jax and of jaxlib alike, where all tests ran with such kernels."""
+KNOWN = {"cpu": frozenset({"0.10.2", "0.11.2", "0.12.0.1"}), "cuda": frozenset({"0.11.2"})}
+"""Versions, of jax and of jaxlib alike, where all tests ran with such kernels; on a GPU (an H100) the trial, dynamics
+and gradients of an arm and `benchmarks.gpu`."""
+MAINS = {"cpu": "main", "cuda": "main_on_gpu"}
+"""What the trial of each calls."""
 PATIENCE = 120.0
 """Seconds that the trial of another version may take; it takes some ten."""
 
@@ -37,23 +40,24 @@ def available() -> bool:
     return answer().works
 
 
-def answer() -> Answer:
+def answer(platform: str = "cpu") -> Answer:
     """What is known of the version of JAX that runs; of an unknown one, from its trial."""
-    return _answer(jax.__version__, version.__version__)
+    return _answer(jax.__version__, version.__version__, platform)
 
 
 @lru_cache(maxsize=8)
-def _answer(jax_version: str, jaxlib_version: str) -> Answer:
-    if jax_version == jaxlib_version and jax_version in KNOWN:
+def _answer(jax_version: str, jaxlib_version: str, platform: str = "cpu") -> Answer:
+    if jax_version == jaxlib_version and jax_version in KNOWN[platform]:
         return Answer(True, f"JAX {jax_version} is known to have them")
     name = f"JAX {jax_version} with jaxlib {jaxlib_version}"
     folder = cache_folder()
     if folder is None:
         return Answer(False, f"{name} is not known, and there is no folder to keep the answer of a trial in")
-    file = folder / f"one-kernel-jax-{jax_version}-jaxlib-{jaxlib_version}.json"
+    where = "one-kernel" if platform == "cpu" else f"one-kernel-{platform}"
+    file = folder / f"{where}-jax-{jax_version}-jaxlib-{jaxlib_version}.json"
     kept = _kept(file)
     if kept is None:
-        kept = trial()
+        kept = trial(platform)
         _keep(file, kept)
     return Answer(kept.works, f"{name} was tried: {kept.reason} ({file})")
 
@@ -69,12 +73,13 @@ def cache_folder() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def trial(seconds: float = PATIENCE) -> Answer:
-    """Run `trial_run` in a process of its own."""
+def trial(platform: str = "cpu", seconds: float = PATIENCE) -> Answer:
+    """Run `trial_run` in a process of its own, which on a GPU asks for little of its memory."""
     own = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
-    command = [sys.executable, "-c", "from dynax.compile.trial_run import main; main()"]
+    environment = {**os.environ, "JAX_PLATFORMS": platform, "PYTHONPATH": paths}
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    command = [sys.executable, "-c", f"from dynax.compile.trial_run import {MAINS[platform]} as main; main()"]
     try:
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

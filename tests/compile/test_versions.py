@@ -16,7 +16,7 @@ from dynax.compile.versions import Answer
 @pytest.fixture
 def unknown(monkeypatch, tmp_path):
     """A process in which this version is not in the table; where answers are kept."""
-    monkeypatch.setattr(versions, "KNOWN", frozenset())
+    monkeypatch.setattr(versions, "KNOWN", {"cpu": frozenset(), "cuda": frozenset()})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(jax.config.values, "jax_compilation_cache_dir", None)
     versions._answer.cache_clear()
@@ -35,7 +35,7 @@ def test_an_unknown_version_is_tried_once(unknown, monkeypatch):
     assert "was tried: it computes the same" in first.reason
     (file,) = unknown.iterdir()
     assert json.loads(file.read_text())["works"] is True
-    monkeypatch.setattr(versions, "trial", lambda: pytest.fail("tried again"))
+    monkeypatch.setattr(versions, "trial", lambda *_: pytest.fail("tried again"))
     versions._answer.cache_clear()
     assert versions.answer() == first
 
@@ -56,7 +56,7 @@ def test_a_version_that_cannot_runs_without_and_says_so(unknown, monkeypatch, en
 
 
 def test_a_broken_or_missing_place_for_the_answer(unknown, monkeypatch):
-    monkeypatch.setattr(versions, "trial", lambda: Answer(True, "fine"))
+    monkeypatch.setattr(versions, "trial", lambda *_: Answer(True, "fine"))
     unknown.mkdir()
     file = unknown / f"one-kernel-jax-{jax.__version__}-jaxlib-{versions.version.__version__}.json"
     file.write_text("{")

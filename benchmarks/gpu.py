@@ -1,0 +1,130 @@
+"""On a GPU: forward dynamics, rollouts and their gradients, and steps with contact, beside MJX.
+
+    python -m benchmarks.gpu                              all
+    python -m benchmarks.gpu --only arm-steps,mjx-arm-steps --batch 65536
+
+float32. An arm of 7 freedoms (the Panda of `example-robot-data`) under constant torques, 50 steps of 1 ms; a humanoid
+of 38; and the quadruped on the ground of `benchmarks.quadruped`, 50 steps of 2 ms. Wall time of the median call, with
+results ready; compilation apart. Engines integrate by their own defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dynax as dx
+from benchmarks import quadruped
+from benchmarks.jax_calls import use_precision
+from benchmarks.robots import Robot, robot
+
+BATCHES, STEPS, DT = (4096, 65536), 50, 0.001
+
+
+def in_single(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
+
+
+def states(model: dx.Model, batch: int) -> list[jax.Array]:
+    rng = np.random.default_rng(0)
+    q = rng.normal(size=(batch, model.nq))
+    if model.nq > model.nv:
+        q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
+    v, tau = 0.1 * rng.normal(size=(2, batch, model.nv))
+    return [jnp.asarray(x, jnp.float32) for x in (q, v, tau)]
+
+
+def read(name: str) -> tuple[Robot, dx.Model]:
+    own = robot(name)
+    use_precision(False)
+    return own, in_single(own.model)
+
+
+def ours(name: str, what: str, batch: int) -> tuple[Callable, list]:
+    _, model = read(name)
+
+    def dynamics(q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
+        return dx.forward_dynamics(model, q, v, tau)
+
+    def steps(q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
+        return jnp.sum(dx.rollout(model, q, v, jnp.tile(tau, (STEPS, 1)), DT).q[-1])
+
+    functions = {"dynamics": dynamics, "steps": steps, "gradient": jax.grad(steps, argnums=(1, 2))}
+    return jax.vmap(functions[what]), states(model, batch)
+
+
+def mjx_steps(name: str, batch: int) -> tuple[Callable, list]:
+    from mujoco import mjx
+
+    from benchmarks.peers.mujoco_model import mujoco_model
+
+    own, model = read(name)
+    compiled = mujoco_model(own.bodies, DT)
+    there, data = mjx.put_model(compiled), mjx.make_data(compiled)
+
+    def one(q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
+        start = data.replace(qpos=q, qvel=v, qfrc_applied=tau)
+        return jnp.sum(jax.lax.scan(lambda d, _: (mjx.step(there, d), None), start, None, length=STEPS)[0].qpos)
+
+    return jax.vmap(one), states(model, batch)
+
+
+def on_the_ground(engine: Callable[[bool], Callable], gradient: bool, batch: int) -> tuple[Callable, list]:
+    use_precision(False)
+    return engine(gradient), [jnp.asarray(x, jnp.float32) for x in quadruped.states(batch)]
+
+
+CASES: dict[str, tuple[int, Callable[[int], tuple[Callable, list]]]] = {
+    "arm-dynamics": (1, lambda batch: ours("panda", "dynamics", batch)),
+    "arm-steps": (STEPS, lambda batch: ours("panda", "steps", batch)),
+    "arm-gradient": (STEPS, lambda batch: ours("panda", "gradient", batch)),
+    "humanoid-dynamics": (1, lambda batch: ours("talos", "dynamics", batch)),
+    "quadruped-steps": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_steps, False, batch)),
+    "quadruped-gradient": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_steps, True, batch)),
+    "mjx-arm-steps": (STEPS, lambda batch: mjx_steps("panda", batch)),
+    "mjx-quadruped-steps": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_mjx, False, batch)),
+    "mjx-quadruped-gradient": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_mjx, True, batch)),
+}
+
+
+def measure(name: str, batch: int, repeats: int) -> None:
+    each, made = CASES[name]
+    function, arguments = made(batch)
+    begin = time.perf_counter()
+    run = jax.jit(function).lower(*arguments).compile()
+    jax.block_until_ready(run(*arguments))
+    ready = time.perf_counter() - begin
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        found = jax.block_until_ready(run(*arguments))
+        times.append(time.perf_counter() - begin)
+    took = float(np.median(times))
+    finite = all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(found))
+    print(
+        f"{name:24s} {batch:8d} {1e3 * took:10.3f} ms {batch * each / took:10.3g} /s"
+        f"   first call {ready:5.1f} s{'' if finite else '   NOT FINITE'}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--batch", type=int, nargs="*", default=BATCHES)
+    parser.add_argument("--repeats", type=int, default=5)
+    own = parser.parse_args()
+    print(f"{jax.devices()[0].device_kind}; {dx.compile_report()}", flush=True)
+    for name in own.only.split(","):
+        for batch in own.batch:
+            measure(name, batch, own.repeats)
+
+
+if __name__ == "__main__":
+    main()
