@@ -116,7 +116,9 @@ def rounds(x):
         return total + jnp.abs(chosen), k + 1
 
     total, k = lax.while_loop(lambda c: c[1] < 5, body, (x[2], 0))
-    best = jnp.argmax(x), jnp.argmin(x)
+    far = (4 * x[:2] - 1).astype(int)
+    outside = [x.at[far].get(mode="fill"), x.at[far].get(mode="fill", fill_value=3.0), jnp.arange(6).at[far].get()]
+    best = jnp.argmax(x), jnp.argmin(x), *outside, x.at[far].add(1.0)
     return [total, k, *best, jnp.dot(x[:3], x[3:6]), x.reshape(2, 3) @ x.reshape(3, 2), jax.nn.sigmoid(x), x**-2]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dynax.compile.gpu.rules import NotReadError, along, each, rule
+from dynax.compile.gpu.rules import NotReadError, along, constant, each, rule
 from dynax.compile.gpu.scalars import Scalars
 
 LARGEST_TABLE = 64
@@ -94,9 +94,11 @@ def _gathered(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.nda
     x, indices = args
     p = equation.params
     numbers, sizes = p["dimension_numbers"], p["slice_sizes"]
-    if numbers.operand_batching_dims or not _stays_inside(p["mode"], scalars, indices, x.shape, numbers, sizes):
-        raise NotReadError("a look-up outside of an array")
+    if numbers.operand_batching_dims:
+        raise NotReadError("a look-up in batches")
     dtype = equation.invars[0].aval.dtype
+    room = [x.shape[axis] - sizes[axis] for axis in numbers.start_index_map]
+    filling = _filling(dtype, p["fill_value"]) if "FILL" in str(p["mode"]) else None
     shape = equation.outvars[0].aval.shape
     offset = numbers.offset_dims
     result = np.zeros(shape, np.int64)
@@ -107,6 +109,9 @@ def _gathered(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.nda
         for k, axis in enumerate(numbers.start_index_map):
             starts[axis] = int(indices[(*place, k)])
         found = _window(scalars, dtype, x, starts, sizes)
+        if filling is not None:
+            own = _inside(scalars, [int(n) for n in indices[place]], room)
+            found = each(scalars, "select", dtype, own, found, constant(scalars, filling))
         at: list[Any] = [slice(None)] * len(shape)
         for k, own in zip(outer, place, strict=True):
             at[k] = own
@@ -114,23 +119,33 @@ def _gathered(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.nda
     return result
 
 
-def _stays_inside(mode: Any, scalars: Scalars, indices: np.ndarray, shape: Any, numbers: Any, sizes: Any) -> bool:
-    if "FILL" not in str(mode):
-        return True
-    for k, axis in enumerate(numbers.start_index_map):
-        for own in indices[..., k].reshape(-1):
-            value = scalars.value(int(own))
-            if value is None or not 0 <= int(value) <= shape[axis] - sizes[axis]:
-                return False
-    return True
+def _filling(dtype: Any, value: Any) -> np.ndarray:
+    """What JAX finds outside of an array where it does not look for the nearest entry."""
+    if value is None:
+        whole = np.iinfo(dtype) if dtype.kind in "iu" else None
+        value = (
+            True if dtype.kind == "b" else np.nan if whole is None else whole.max if dtype.kind == "u" else whole.min
+        )
+    return np.asarray(value, dtype)
+
+
+def _inside(scalars: Scalars, places: Sequence[int], room: Sequence[int]) -> np.ndarray:
+    """Whether places are from zero to what there is room for."""
+    result = scalars.constant(True, bool)
+    for place, last in zip(places, room, strict=True):
+        integer = scalars.numbers[place].dtype
+        for sign, end in ((">=", 0), ("<=", last)):
+            here = scalars.of(sign, bool, place, scalars.constant(end, integer))
+            result = scalars.of("&", bool, result, here)
+    return np.array(result)
 
 
 @rule("scatter", "scatter-add", "scatter_add")
 def _scattered(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.ndarray:
     x, indices, updates = args
     numbers = equation.params["dimension_numbers"]
-    if numbers.operand_batching_dims:
-        raise NotReadError("a scatter in batches")
+    if numbers.operand_batching_dims or "CLIP" in str(equation.params["mode"]):
+        raise NotReadError("entries written in batches, or at the nearest place")
     dtype = equation.invars[0].aval.dtype
     adds = equation.primitive.name != "scatter"
     windows = [k for k in range(updates.ndim) if k in numbers.update_window_dims]
