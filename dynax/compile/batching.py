@@ -128,6 +128,7 @@ def by_samples(
     rule: Rule | None = None,
     *,
     again: Callable[..., Result] | None = None,
+    tile: int | None = None,
 ) -> Callable[..., Result]:
     """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
 
@@ -166,7 +167,7 @@ def by_samples(
         change = dict(zip(real, along, strict=True))
         return [change.get(k, ad.Zero(jax.typeof(x).to_tangent_aval())) for k, x in enumerate(found)]
 
-    return trailing(core, rule, tangent=tangent if again else None)
+    return trailing(core, rule, tangent=tangent if again else None, tile=tile)
 
 
 def _batch_of(args: tuple) -> tuple[int, ...]:
@@ -265,7 +266,8 @@ class _Batched:
             along = partial(present, partial(there, still, rest, values, found))
             return jax.linear_transpose(along, values)(bars_of_present)[0]
 
-        found = _Batched(jax.jit(there), tile=self.tile), _Batched(jax.jit(back), tile=self.tile)
+        tile = self.tile if self.tangent is None else None  # what is known takes no loop that others wait for
+        found = _Batched(jax.jit(there), tile=tile), _Batched(jax.jit(back), tile=tile)
         _are_transposes(*found, lambda still, rest, values, *_: results(self.like, still, rest, values))
         found[1].like = lambda still, rest, values, found, bars: values
         found[0].parted = True

@@ -31,7 +31,7 @@ from jax import lax
 from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, with_rows
 from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, unbalanced, within
-from dynax.linear.each import SIDE_BY_SIDE, in_rounds, side_by_side, width_of
+from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 from dynax.linear.sums import combined, summed
@@ -51,10 +51,16 @@ NEAR = 0.3
 """By which `kappa` falls when its own equations are solved to that part of it."""
 SHARP = {"float64": 1e-12, "float32": 1e-7}
 """The least `kappa`, which is none."""
+FEW = 6
+"""Contacts up to which samples wait for each other: to look for those that are not done takes longer (a quadruped's
+step 7.9 us instead of 6.5). Where there are more, some take ten times as many steps as most."""
 FIRST = 2
-"""Steps after which of large problems those that are not done go on without the others; then after twice as many, and
-so on. A humanoid's step takes 232 us instead of 332. To look for them takes longer than small problems wait for each
-other: a quadruped's step 7.9 us instead of 6.5."""
+"""Steps after which, of more contacts, those that are not done go on without the others; then after twice as many, and
+so on."""
+TOGETHER = 1024
+"""Samples among which they are looked for: of a humanoid's step 27 us, 31 among 512, 50 where they wait in tiles."""
+WAITING = 80
+"""Samples side by side, of those: of an arm with a cube in its hand 56 us a step, 59 by 48, 66 by 112."""
 HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
@@ -330,26 +336,24 @@ def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> 
 
 
 @lru_cache(maxsize=512)
-def _solved(harder: int, rows: Rows | None = None) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left."""
+def _solved(harder: int, rows: Rows | None, width: int, many: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left; `width`
+    samples side by side; `many`: those that are not done go on without the others."""
 
-    def begun(_: tuple, most: jax.Array | int, problem: Impact) -> Going:
-        def some(problem: Impact) -> Going:
-            begin, newton = _newton(harder, rows, problem)
-            return _some(newton, most, begin)
+    def some(most: jax.Array | int, problem: Impact) -> Going:
+        begin, newton = _newton(harder, rows, problem)
+        return _some(newton, most, begin)
 
-        return side_by_side(some, problem.free.shape[1:], problem, width=_width(problem))
+    first = trailing(lambda _, problem: some(FIRST, problem), tile=width)
 
     @trailing
     def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
         return _some(_newton(harder, rows, problem)[1], most, s)
 
-    first = trailing(begun)
-
     def core(_: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
-        batch, width = problem.free.shape[1:], _width(problem)
-        if width > SIDE_BY_SIDE or math.prod(batch) <= width or jax.default_backend() != "cpu":
-            end = begun((), np.iinfo(np.int32).max, problem)
+        batch = problem.free.shape[1:]
+        if not many or math.prod(batch) <= width or jax.default_backend() != "cpu":
+            end = side_by_side(partial(some, np.iinfo(np.int32).max), batch, problem, width=width)
             return end.best, end.held
 
         def of_all(x: jax.Array) -> jax.Array:
@@ -357,20 +361,21 @@ def _solved(harder: int, rows: Rows | None = None) -> Callable[..., tuple[jax.Ar
             return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
 
         problem = jax.tree.map(of_all, problem)
-        begin = first((), jnp.int32(FIRST), problem)
+        begin = jax.vmap(partial(first, ()), in_axes=-1, out_axes=-1)(problem)
         end = in_rounds(partial(further, ()), 2 * FIRST, problem, begin, width)
         return end.best.reshape(-1, *batch), end.held.reshape(-1, *batch)
 
-    return trailing(core)
+    return trailing(core, tile=TOGETHER if many else None)
 
 
-def _width(problem: Impact) -> int:
-    return width_of(len(problem.inertia) ** 2, problem.inertia.dtype.itemsize)
+def _found(harder: int, rows: Rows | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
+    width, many = width_of(len(problem.free) ** 2, problem.free.dtype.itemsize), len(problem.jacobian) > FEW
+    return _solved(harder, rows, min(width, WAITING) if many else width, many)((), problem)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _velocity(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    return _solved(harder)((), problem)
+    return _found(harder, None, problem)
 
 
 @_velocity.defjvp
@@ -404,7 +409,7 @@ def solved(problem: Impact, rows: Rows | None = None) -> tuple[jax.Array, jax.Ar
     """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: those of
     a problem that falls into branches."""
     problem = lax.stop_gradient(problem)
-    v, part = _solved(HARDER, rows)((), problem)
+    v, part = _found(HARDER, rows, problem)
     return v, part * problem.compliance
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import After, after
+from dynax.contact.alart_curnier import FEW, After, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
@@ -98,7 +98,7 @@ class Touching(AbstractStepper):
             free = axes.begun(free, 0.5 * (v + free))
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
         elif isinstance(self.gradient, Exact) and closed_form(model) and _can_touch(scene):
-            return exact_step(numbers)(scene, q, v, tau, dt).touched
+            return exact_step(numbers, len(scene.candidates) > FEW)(scene, q, v, tau, dt).touched
         else:
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)

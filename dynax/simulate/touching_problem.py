@@ -85,7 +85,7 @@ def problem(
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = ends.jacobian.astype(q.dtype)
     normals = jnp.concatenate([jacobian[:, 2], stops])
-    branches = rows_of(scene) if rows is None else None
+    branches = branches_of_step(scene, numbers)
     given = inertia, jacobian, stops
     mobility = mobilities(inertia, normals) if branches is None else mobilities_of(branches, *given)
     # What does not move takes no part; where nothing can, there is nothing to solve.
@@ -97,6 +97,11 @@ def problem(
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+
+
+def branches_of_step(scene: Scene, numbers: Numbers) -> Rows | None:
+    """Those of a problem in which all candidates take part."""
+    return rows_of(scene) if len(scene.candidates) <= numbers.most else None
 
 
 def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:

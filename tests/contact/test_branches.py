@@ -11,6 +11,7 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
+from dynax.contact import alart_curnier
 from dynax.contact.alart_curnier import solved
 from dynax.contact.branching import mobilities_of, rows_of
 from dynax.contact.coulomb import mobilities
@@ -256,3 +257,32 @@ def test_large_problems_of_a_batch_do_not_depend_on_the_others():
     parts = in_parts(q.reshape(3, 32, -1), v.reshape(3, 32, -1)).reshape(size, -1)
     assert np.abs(together - v).max() > 0.1
     np.testing.assert_array_equal(together, parts)
+
+
+@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_steps_of_many_contacts_do_not_depend_on_the_others(gradient):
+    """A box thrown on its corners: velocities after a step of a batch, where those that are not done are put together,
+    and of parts of it, where all wait; and how they change."""
+    builder = dx.ModelBuilder()
+    builder.body("box", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.2, 0.2, 0.2), mass=1.0))
+    box = c.Collider("box", c.Box((0.1, 0.1, 0.1)), material=c.Material(friction=0.5))
+    scene = c.scene(builder.build(), [c.Collider("world", c.Plane()), box])
+    assert len(scene.candidates) > alart_curnier.FEW
+    rng, size = np.random.default_rng(6), 200
+    q = np.tile(dx.neutral(scene.model), (size, 1))
+    q[:, 2] = rng.uniform(0.098, 0.101, size=size)
+    v = rng.normal(size=(size, 6))
+
+    def after(q, v):
+        return dx.simulate.Touching().step(scene, q, v, jnp.zeros(6), jnp.asarray(0.002))[1]
+
+    def power(q, v):
+        return after(q, v) @ jnp.arange(1.0, 7.0)
+
+    one = jax.vmap(jax.grad(power, argnums=(0, 1)) if gradient else after)
+    together = jax.jit(one)(q, v)
+    in_parts = jax.jit(lambda *x: jax.lax.map(lambda x: one(*x), x))
+    parts = in_parts(q.reshape(5, 40, -1), v.reshape(5, 40, -1))
+    for own, other in zip(jax.tree.leaves(together), jax.tree.leaves(parts), strict=True):
+        assert np.abs(own).max() > 1.0
+        np.testing.assert_allclose(own, other.reshape(size, -1), atol=1e-9)
