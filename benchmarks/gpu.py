@@ -4,7 +4,7 @@
     python -m benchmarks.gpu --only arm-steps,mjx-arm-steps --batch 65536
 
 float32. An arm of 7 freedoms (the Panda of `example-robot-data`) under constant torques, 50 steps of 1 ms; a humanoid
-of 38; and the quadruped on the ground of `benchmarks.quadruped`, 50 steps of 2 ms. Wall time of the median call, with
+of 38; and the quadruped on the ground of `benchmarks.touching`, 50 steps of 2 ms. Wall time of the median call, with
 results ready; compilation apart. Engines integrate by their own defaults.
 """
 
@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import dynax as dx
-from benchmarks import quadruped
+from benchmarks import touching
 from benchmarks.jax_calls import use_precision
 from benchmarks.robots import Robot, robot
+from benchmarks.touching_robots import ROBOTS
 
 BATCHES, STEPS, DT = (4096, 65536), 50, 0.001
 
@@ -75,9 +76,11 @@ def mjx_steps(name: str, batch: int) -> tuple[Callable, list]:
     return jax.vmap(one), states(model, batch)
 
 
-def on_the_ground(engine: Callable[[bool], Callable], gradient: bool, batch: int) -> tuple[Callable, list]:
+def on_the_ground(mjx: bool, gradient: bool, batch: int) -> tuple[Callable, list]:
     use_precision(False)
-    return engine(gradient), [jnp.asarray(x, jnp.float32) for x in quadruped.states(batch)]
+    own = ROBOTS["quadruped"]
+    given = touching.of_mujoco_states(own, batch) if mjx else own.states(batch)
+    return (touching.of_mjx if mjx else touching.of_steps)(own, gradient), [jnp.asarray(x, jnp.float32) for x in given]
 
 
 CASES: dict[str, tuple[int, Callable[[int], tuple[Callable, list]]]] = {
@@ -85,11 +88,11 @@ CASES: dict[str, tuple[int, Callable[[int], tuple[Callable, list]]]] = {
     "arm-steps": (STEPS, lambda batch: ours("panda", "steps", batch)),
     "arm-gradient": (STEPS, lambda batch: ours("panda", "gradient", batch)),
     "humanoid-dynamics": (1, lambda batch: ours("talos", "dynamics", batch)),
-    "quadruped-steps": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_steps, False, batch)),
-    "quadruped-gradient": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_steps, True, batch)),
+    "quadruped-steps": (touching.STEPS, lambda batch: on_the_ground(False, False, batch)),
+    "quadruped-gradient": (touching.STEPS, lambda batch: on_the_ground(False, True, batch)),
     "mjx-arm-steps": (STEPS, lambda batch: mjx_steps("panda", batch)),
-    "mjx-quadruped-steps": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_mjx, False, batch)),
-    "mjx-quadruped-gradient": (quadruped.STEPS, lambda batch: on_the_ground(quadruped.of_mjx, True, batch)),
+    "mjx-quadruped-steps": (touching.STEPS, lambda batch: on_the_ground(True, False, batch)),
+    "mjx-quadruped-gradient": (touching.STEPS, lambda batch: on_the_ground(True, True, batch)),
 }
 
 
