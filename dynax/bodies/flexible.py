@@ -45,11 +45,12 @@ class Modal(NamedTuple):
     mass: jax.Array
     """Shape `(bodies, m, m, *batch)`."""
 
-    def momentum(self, velocity: Motion, rate: jax.Array) -> tuple[Force, jax.Array]:
-        """Of the frames, and of the modes."""
-        along = summed(self.coupling * rate)
-        own = summed(self.mass * rate[:, None], 2)
-        return self.inertia @ velocity + along, own + self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+    def momentum(self, velocity: Motion, rate: jax.Array | None) -> tuple[Force, jax.Array]:
+        """Of the frames, and of the modes, which rest where they have no `rate`."""
+        frames, modes = self.inertia @ velocity, self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+        if rate is None:
+            return frames, modes
+        return frames + summed(self.coupling * rate), modes + summed(self.mass * rate[:, None], 2)
 
 
 class Places(NamedTuple):
