@@ -168,24 +168,26 @@ class FlexibleBodies:
         angle, p, speed = (_vec(apart(a)) for a in (angle, position, speed))
 
         frame = self.first[self.displaced].reshape(-1, *(1,) * len(self.batch))
-        sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
-        angle, turning = angle * sign, turning * -sign[:, None]
+        frames = bool(frame.any())  # where all are clamped, what is special about them is left out
+        sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype) if frames else -1.0
+        angle, turning = angle * sign, turning * -sign[:, None] if frames else turning
         turned = summed(jax.tree.map(lambda a: a * own, turning))
         exponential = Exponential.of(angle, 6)
         rotating = exponential.jacobian(), exponential.jacobian_rate(-turned, turned)
         jacobian, bias = jax.tree.map(apart, rotating)
         pose = jax.tree.map(apart, exponential.quaternion().conjugate)
         back = pose.matrix().T
-        arm, onto = _chosen(frame, p, Vec3(0.0, 0.0, 0.0)), _chosen(frame, _OPPOSITE, back)
-        arm, onto = jax.tree.map(apart, (arm, onto))
-
-        each_jacobian, each_arm, each_onto = jax.tree.map(lambda a: a[:, None], (jacobian, arm, onto))
-        angular = each_jacobian @ turning
-        columns = Motion(angular, each_onto @ moving + each_arm.cross(angular))
+        onto = jax.tree.map(apart, _chosen(frame, _OPPOSITE, back) if frames else back)
+        angular = _each_mode(jacobian) @ turning
+        columns = Motion(angular, _each_mode(onto) @ moving)
         spin = jacobian @ turned
-        ahead = _chosen(frame, speed, onto @ speed)
-        drift = Motion(bias, onto @ gain + ahead.cross(spin) + arm.cross(bias))
-        place = _chosen(frame, -back.transpose_apply(p), p)
+        ahead = _chosen(frame, speed, onto @ speed) if frames else onto @ speed
+        drift = Motion(bias, onto @ gain + ahead.cross(spin))
+        place = _chosen(frame, -back.transpose_apply(p), p) if frames else p
+        if frames:
+            arm = jax.tree.map(apart, _chosen(frame, p, Vec3(0.0, 0.0, 0.0)))
+            columns = columns + Motion(Vec3.zero(angular.x), _each_mode(arm).cross(angular))
+            drift = drift + Motion(Vec3.zero(bias.x), arm.cross(bias))
         seven = Vec3(place.x, place.y, place.z), pose
         return jax.tree.map(apart, Places(seven, columns, drift))
 
@@ -221,6 +223,11 @@ def _modal(body: FlexibleBody, here: Deformed) -> tuple:
 def _vec(a: jax.Array) -> Vec3:
     """Of an array whose axis 1 has length 3."""
     return Vec3(*jnp.unstack(a, axis=1))
+
+
+def _each_mode(tree):
+    """Quantities of places, with an axis for modes."""
+    return jax.tree.map(lambda a: a[:, None], tree)
 
 
 def _chosen(mask: np.ndarray, a, b):

@@ -123,7 +123,6 @@ def _bent(
     hinged = _pairs(joint, image) + rotor[:, :, None] * _like(np.eye(b.freedom.shape[1])[None], mass)
     columns = [jnp.concatenate([hinged[:, k, k:], mixed[:, k]], axis=1) for k in range(hinged.shape[1])]
     columns += [mass[:, k, k:] for k in range(mass.shape[1])]
-    columns = [jnp.broadcast_to(own, (*own.shape[:2], *inertia.mass.shape[1:])) for own in columns]
     # Places that no mode moves, the first node and a frame that is clamped to it, are rows of zeros.
     count, port = places.angular.x.shape[1], b.port - first
     which = np.where((port >= 0) & (port < count), count * np.arange(len(port))[:, None] + port, -1)
