@@ -169,8 +169,11 @@ class FlexibleBodies:
 
         frame = self.first[self.displaced].reshape(-1, *(1,) * len(self.batch))
         frames = bool(frame.any())  # where all are clamped, what is special about them is left out
-        sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype) if frames else -1.0
-        angle, turning = angle * sign, turning * -sign[:, None] if frames else turning
+        if frames:
+            sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
+            angle, turning = angle * sign, turning * -sign[:, None]
+        else:
+            angle = -angle
         turned = summed(jax.tree.map(lambda a: a * own, turning))
         exponential = Exponential.of(angle, 6)
         rotating = exponential.jacobian(), exponential.jacobian_rate(-turned, turned)

@@ -111,11 +111,11 @@ class Polynomials(NamedTuple):
             moving = tuple(a + 2.0 * summed(b * etad, 0) for a, b in zip(moving, translation, strict=True))
         linear = tuple(a + self.mass * b for a, b in zip(cross(omega, moving), turning, strict=True))
         angular = tuple(a + b for a, b in zip(cross(omega, spin), cross(moment, turning), strict=True))
-        if self.rotation_rate is not None:
+        if self.rotation_rate is not None and self.twist is not None:
             swung = _turned(over(here.inertia_slope, etad), omega)
             turned = tuple(apart(over(self.rotation_rate, etad)))  # three of (m,)
             angular = tuple(a + b + summed(c * etad, 0) for a, b, c in zip(angular, swung, turned, strict=True))
-            modal = modal + over(apart(_dot(self.twist, omega)), etad)
+            modal = modal + over(apart(_dot(tuple(self.twist), omega)), etad)
         if self.foreshortening is not None:
             drawn = apart(over(self.foreshortening, etad))  # (m, 3)
             linear = tuple(a + summed(drawn[:, k] * etad, 0) for k, a in enumerate(linear))

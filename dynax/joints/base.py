@@ -40,6 +40,10 @@ class JointMotion(NamedTuple):
     velocity: Motion
     bias: Motion | None
 
+    def along(self, v: Coordinates) -> Motion:
+        """`S v` for any rates."""
+        return combine(self.columns, v)
+
 
 class AbstractJoint(abc.ABC):
     """A joint type. To write one's own, give `nq`, `nv` and `pose`; if `nq == nv`, the rest follows by differentiation.

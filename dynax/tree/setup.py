@@ -14,7 +14,6 @@ import numpy as np
 
 from dynax.compile.fence import apart
 from dynax.joints import AbstractJoint, JointMotion
-from dynax.joints.base import combine
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, RigidInertia, Scalar, Sym3, Vec3
 from dynax.sweep import take_entries, take_rows
@@ -228,7 +227,7 @@ def joint_motions(s: Setup, model: Model, x: jax.Array) -> Scalar | Motion:
     parts = []
     for _, bodies, m in s.motions:
         rates = take_entries(x, model.topology.v_start[bodies], len(m.columns))
-        parts.append((bodies, combine(m.columns, rates) if rates else Motion.zero()))
+        parts.append((bodies, m.along(rates) if rates else Motion.zero()))
     return _join_groups(parts, s.layout.body_of_row, s.batch, s.dtype)
 
 
