@@ -67,6 +67,7 @@ def recursion(
             z = z + load.force
         if load.bias is not None:
             z = z + (p + inertia) @ load.bias
+        torque = torque if load.pull is None else torque - load.pull
         p, gains = articulate(p, inertia, node)
         z, w = innovate(z, node, gains, torque)
         if load.own is not None:

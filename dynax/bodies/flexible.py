@@ -45,11 +45,12 @@ class Modal(NamedTuple):
     mass: jax.Array
     """Shape `(bodies, m, m, *batch)`."""
 
-    def momentum(self, velocity: Motion, rate: jax.Array) -> tuple[Force, jax.Array]:
-        """Of the frames, and of the modes."""
-        along = summed(self.coupling * rate)
-        own = summed(self.mass * rate[:, None], 2)
-        return self.inertia @ velocity + along, own + self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+    def momentum(self, velocity: Motion, rate: jax.Array | None) -> tuple[Force, jax.Array]:
+        """Of the frames, and of the modes, which rest where they have no `rate`."""
+        frames, modes = self.inertia @ velocity, self.coupling.dot(jax.tree.map(lambda a: a[:, None], velocity))
+        if rate is None:
+            return frames, modes
+        return frames + summed(self.coupling * rate), modes + summed(self.mass * rate[:, None], 2)
 
 
 class Places(NamedTuple):
@@ -167,24 +168,29 @@ class FlexibleBodies:
         angle, p, speed = (_vec(apart(a)) for a in (angle, position, speed))
 
         frame = self.first[self.displaced].reshape(-1, *(1,) * len(self.batch))
-        sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
-        angle, turning = angle * sign, turning * -sign[:, None]
+        frames = bool(frame.any())  # where all are clamped, what is special about them is left out
+        if frames:
+            sign = jnp.asarray(np.where(frame, 1.0, -1.0), self.dtype)
+            angle, turning = angle * sign, turning * -sign[:, None]
+        else:
+            angle = -angle
         turned = summed(jax.tree.map(lambda a: a * own, turning))
         exponential = Exponential.of(angle, 6)
         rotating = exponential.jacobian(), exponential.jacobian_rate(-turned, turned)
         jacobian, bias = jax.tree.map(apart, rotating)
         pose = jax.tree.map(apart, exponential.quaternion().conjugate)
         back = pose.matrix().T
-        arm, onto = _chosen(frame, p, Vec3(0.0, 0.0, 0.0)), _chosen(frame, _OPPOSITE, back)
-        arm, onto = jax.tree.map(apart, (arm, onto))
-
-        each_jacobian, each_arm, each_onto = jax.tree.map(lambda a: a[:, None], (jacobian, arm, onto))
-        angular = each_jacobian @ turning
-        columns = Motion(angular, each_onto @ moving + each_arm.cross(angular))
+        onto = jax.tree.map(apart, _chosen(frame, _OPPOSITE, back) if frames else back)
+        angular = _each_mode(jacobian) @ turning
+        columns = Motion(angular, _each_mode(onto) @ moving)
         spin = jacobian @ turned
-        ahead = _chosen(frame, speed, onto @ speed)
-        drift = Motion(bias, onto @ gain + ahead.cross(spin) + arm.cross(bias))
-        place = _chosen(frame, -back.transpose_apply(p), p)
+        ahead = _chosen(frame, speed, onto @ speed) if frames else onto @ speed
+        drift = Motion(bias, onto @ gain + ahead.cross(spin))
+        place = _chosen(frame, -back.transpose_apply(p), p) if frames else p
+        if frames:
+            arm = jax.tree.map(apart, _chosen(frame, p, Vec3(0.0, 0.0, 0.0)))
+            columns = columns + Motion(Vec3.zero(angular.x), _each_mode(arm).cross(angular))
+            drift = drift + Motion(Vec3.zero(bias.x), arm.cross(bias))
         seven = Vec3(place.x, place.y, place.z), pose
         return jax.tree.map(apart, Places(seven, columns, drift))
 
@@ -220,6 +226,11 @@ def _modal(body: FlexibleBody, here: Deformed) -> tuple:
 def _vec(a: jax.Array) -> Vec3:
     """Of an array whose axis 1 has length 3."""
     return Vec3(*jnp.unstack(a, axis=1))
+
+
+def _each_mode(tree):
+    """Quantities of places, with an axis for modes."""
+    return jax.tree.map(lambda a: a[:, None], tree)
 
 
 def _chosen(mask: np.ndarray, a, b):

@@ -125,7 +125,8 @@ def on_bodies(model: FlexibleModel, s: Setup, bodies: np.ndarray, own) -> Parts:
     """Quantities of some bodies, zeros at all others."""
     where = np.full(model.num_bodies, -1)
     where[bodies] = np.arange(len(bodies))
-    full = jax.tree.map(lambda a: jnp.broadcast_to(a, (a.shape[0], *s.batch)), own)
+    # What is computed stays so: behind a look-up it would be computed for all bodies.
+    full = jax.tree.map(lambda a: apart(jnp.broadcast_to(a, (a.shape[0], *s.batch))), own)
     return s.layout.split(take_rows(full, where))
 
 
@@ -176,8 +177,8 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
     kin = kinematics(tree, s, at.v, whole, positions=True, accelerations=True, gravity=True)
     motion = Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
     rotation, velocity, acceleration = at_frames(model, s, motion)
-    velocity, acceleration = velocity.rotate_back(rotation), acceleration.rotate_back(rotation)
-    modes = jnp.zeros_like(at.rate) if a is None else bodies.modes(a, model.places.modes_v)
+    velocity, acceleration = jax.tree.map(apart, (velocity.rotate_back(rotation), acceleration.rotate_back(rotation)))
+    modes = None if a is None else bodies.modes(a, model.places.modes_v)
     bending, more, own = bodies.moving(at.eta, at.rate, velocity)
     force, modal = bending.momentum(acceleration, modes)
     elastic = jnp.zeros_like(modal) if rest else bodies.elastic(at.eta, at.rate)
@@ -214,7 +215,7 @@ def bending(model: FlexibleModel, own: Inertias, s: Setup, kin: Parts) -> Modal:
     """The inertia of the bodies that bend in world axes."""
     modal, (rotation,) = own.bending, at_frames(model, s, Parts(*((k.rotation,) for k in kin)))
     coupling = modal.coupling.rotate(jax.tree.map(lambda a: a[:, None], rotation))
-    return Modal(modal.inertia.rotate(rotation), coupling, modal.mass)
+    return Modal(jax.tree.map(apart, modal.inertia.rotate(rotation)), coupling, modal.mass)
 
 
 def with_bending(model: FlexibleModel, at: State, s: Setup, kin: Parts) -> tuple[Modal, Parts]:

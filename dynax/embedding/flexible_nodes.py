@@ -28,7 +28,7 @@ from dynax.bodies.flexible import Modal
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
-from dynax.embedding.flexible import Inertias, State, bending, flat, moving, on_modes, passive, state
+from dynax.embedding.flexible import Inertias, State, bending, flat, moving, passive, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
@@ -121,10 +121,8 @@ def _bent(
     mixed, rotor = _pairs(joint, coupling), pick(armature, b.freedom) + _like(b.freedom < 0, mass)
     mixed = apart(mixed)
     hinged = _pairs(joint, image) + rotor[:, :, None] * _like(np.eye(b.freedom.shape[1])[None], mass)
-    mass = jnp.broadcast_to(mass, (*mass.shape[:3], *mixed.shape[3:]))
-    mass = jnp.concatenate(
-        [jnp.concatenate([hinged, mixed], axis=2), jnp.concatenate([jnp.swapaxes(mixed, 1, 2), mass], axis=2)], axis=1
-    )
+    columns = [jnp.concatenate([hinged[:, k, k:], mixed[:, k]], axis=1) for k in range(hinged.shape[1])]
+    columns += [mass[:, k, k:] for k in range(mass.shape[1])]
     # Places that no mode moves, the first node and a frame that is clamped to it, are rows of zeros.
     count, port = places.angular.x.shape[1], b.port - first
     which = np.where((port >= 0) & (port < count), count * np.arange(len(port))[:, None] + port, -1)
@@ -135,7 +133,7 @@ def _bent(
         carrying,
     )
     phi = jax.tree.map(lambda s, u: jnp.concatenate([s, u], axis=1), image, coupling)
-    return Bent(Block(_along(offset, b.path), column, phi, mass, inertia), joint, places, arm)
+    return Bent(Block(_along(offset, b.path), column, phi, tuple(columns), inertia), joint, places, arm)
 
 
 def _pairs(motion: Motion, force: Force, axis: int = 1) -> jax.Array:
@@ -184,7 +182,6 @@ def solved(
     at = state(model, q, v)
     m = moving(model, at, a, external, execution)
     tree, bent = node_tree(model, at, m.setup, m.kin, m.inertias, p, locked)
-    needed = passive(model, at) + on_modes(model, m.modal)
     forces = m.setup.layout.body_order(m.forces)
     rigid = [take_rows(forces, p.last)] if len(p.slot) else []
     acting, pulls = [], [jnp.zeros((len(p.slot), *m.setup.batch), m.setup.dtype) for _ in rigid]
@@ -193,14 +190,15 @@ def solved(
         total = summed(force) + take_rows(forces, own.body[:, -1])
         onto = jax.tree.map(lambda a, k=int(own.clamped): a[:, k:], force)
         modes = summed(b.places.dot(_per_mode(onto, 2)))
+        modes = modes + pick(flat(m.modal, 2), own.mode)
         pulls.append(jnp.concatenate([b.joint.dot(_per_mode(total, 1)), modes], axis=1))
         acting.append(total)
-    still = jnp.zeros((len(p.order.roots), *m.setup.batch), m.setup.dtype)
-    needed = apart(needed + p.order.vector(still, Kinds(jax.tree.map(apart, pulls))))
-    load = Load(Kinds([*rigid, *(None for _ in bent)]), Kinds([*(None for _ in rigid), *acting]))
+    load = Load(
+        Kinds([*rigid, *(None for _ in bent)]), Kinds([*(None for _ in rigid), *acting]), pull=Kinds(map(apart, pulls))
+    )
     on_bases = take_rows(forces, model.tree.topology.free_roots[p.bases])
     held = None if locked is None else locked[tree.order.roots]
-    found = recursion(tree, load, on_bases, tau - needed, held)
+    found = recursion(tree, load, on_bases, tau - passive(model, at), held)
     # A mode or a hinge whose pivot is negative has no root; of a base that floats nothing else would say so.
     a = found.a * found.roots.definite() if len(p.bases) and held is None else found.a
     return a, Factor(tree.order, tree.bases.rotation, tree.nodes, found.gains, found.roots)

@@ -54,6 +54,8 @@ class Polynomials(NamedTuple):
     rotation_rate: jax.Array | None
     translation: jax.Array
     foreshortening: jax.Array | None
+    twist: jax.Array | None
+    """`rotation_rate` less its transpose over modes, shape `(3, m, m)`."""
 
     @staticmethod
     def of(body: FlexibleBody) -> Polynomials:
@@ -76,6 +78,7 @@ class Polynomials(NamedTuple):
             rotation_rate=None if frozen else rate,
             translation=body.translation_coupling,
             foreshortening=drawn,
+            twist=None if frozen else jnp.swapaxes(rate, 0, 1) - jnp.moveaxis(rate, 0, 2),
         )
 
     def at(self, eta: jax.Array) -> Deformed:
@@ -108,14 +111,13 @@ class Polynomials(NamedTuple):
             moving = tuple(a + 2.0 * summed(b * etad, 0) for a, b in zip(moving, translation, strict=True))
         linear = tuple(a + self.mass * b for a, b in zip(cross(omega, moving), turning, strict=True))
         angular = tuple(a + b for a, b in zip(cross(omega, spin), cross(moment, turning), strict=True))
-        if self.rotation_rate is not None:
-            turned = tuple(apart(over(self.rotation_rate, etad)))  # three of (m,)
-            other = tuple(summed(self.rotation_rate[:, k] * etad, 1) for k in range(3))
+        if self.rotation_rate is not None and self.twist is not None:
             swung = _turned(over(here.inertia_slope, etad), omega)
+            turned = tuple(apart(over(self.rotation_rate, etad)))  # three of (m,)
             angular = tuple(a + b + summed(c * etad, 0) for a, b, c in zip(angular, swung, turned, strict=True))
-            modal = modal + _dot(tuple(a - b for a, b in zip(turned, other, strict=True)), omega)
+            modal = modal + over(apart(_dot(tuple(self.twist), omega)), etad)
         if self.foreshortening is not None:
-            drawn = over(self.foreshortening, etad)  # (m, 3)
+            drawn = apart(over(self.foreshortening, etad))  # (m, 3)
             linear = tuple(a + summed(drawn[:, k] * etad, 0) for k, a in enumerate(linear))
         return modal, angular, linear
 

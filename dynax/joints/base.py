@@ -9,8 +9,10 @@ frame into the user's axes. The functions here work on components (see `dynax.sp
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -37,6 +39,10 @@ class JointMotion(NamedTuple):
     columns: tuple[Motion, ...]
     velocity: Motion
     bias: Motion | None
+
+    def along(self, v: Coordinates) -> Motion:
+        """`S v` for any rates."""
+        return combine(self.columns, v)
 
 
 class AbstractJoint(abc.ABC):
@@ -203,10 +209,14 @@ def body_velocity(rotation: Mat3, rotation_rate: Mat3, translation_rate: Vec3) -
 
 def combine(columns: Sequence[Motion], v: Coordinates) -> Motion:
     """`S v`."""
-    total = columns[0] * v[0]
-    for column, rate in zip(columns[1:], v[1:], strict=True):
-        total = total + column * rate
-    return total
+
+    def total(*entries: Scalar) -> Scalar:
+        # Columns that are constant hold Python numbers, most of them zeros.
+        terms = [(c, x) for c, x in zip(entries, v, strict=True) if not (isinstance(c, float) and c == 0.0)]
+        products = [x if isinstance(c, float) and c == 1.0 else c * x for c, x in terms]
+        return reduce(operator.add, products) if products else jnp.zeros_like(v[0])
+
+    return jax.tree.map(total, *columns)
 
 
 def constant_columns(indices: Sequence[int]) -> tuple[Motion, ...]:

@@ -24,9 +24,9 @@ class _Screw(AxisJoint):
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         turn, slide = self._rates(parameters)
-        zero = jnp.zeros_like(q[0])
-        rotation = Mat3.identity(q[0]).rotate_z(jnp.cos(turn * q[0]), jnp.sin(turn * q[0]))
-        return rotation, Vec3(zero, zero, slide * q[0])
+        zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
+        c, s = jnp.cos(turn * q[0]), jnp.sin(turn * q[0])
+        return Mat3(c, -s, zero, s, c, zero, zero, zero, one), Vec3(zero, zero, slide * q[0])
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
         turn, slide = self._rates(parameters)

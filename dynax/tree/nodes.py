@@ -174,6 +174,8 @@ class Load(NamedTuple):
     """At the node's point, `p_b`: of inertia that is at no port."""
     bias: Motion | None = None
     """`b_m`, if it is not in the forces."""
+    pull: Kinds | None = None
+    """What the freedoms need, `p_x`, if it is not in the joint forces."""
 
 
 class NodeOrder:

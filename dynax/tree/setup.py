@@ -181,7 +181,8 @@ def _join_groups(parts, index: np.ndarray, batch, dtype):
     bodies = np.concatenate([b for b, _ in parts])
 
     def fill(count: int):
-        return lambda a: jnp.broadcast_to(jnp.asarray(a, dtype), (count, *batch))
+        # What is computed stays so: behind a look-up each row would choose its formula, sines of all in each.
+        return lambda a: apart(jnp.broadcast_to(jnp.asarray(a, dtype), (count, *batch)))
 
     trees = [jax.tree.map(fill(len(b)), tree) for b, tree in parts]
     joined = trees[0] if len(trees) == 1 else jax.tree.map(lambda *a: jnp.concatenate(a), *trees)
@@ -225,10 +226,8 @@ def joint_motions(s: Setup, model: Model, x: jax.Array) -> Scalar | Motion:
         return take_rows(x, model.topology.v_start[np.maximum(s.layout.body_of_row, 0)])
     parts = []
     for _, bodies, m in s.motions:
-        total = Motion.zero(jnp.zeros((len(bodies), *s.batch), s.dtype))
-        for k, column in enumerate(m.columns):
-            total = total + column * take_rows(x, model.topology.v_start[bodies] + k)
-        parts.append((bodies, total))
+        rates = take_entries(x, model.topology.v_start[bodies], len(m.columns))
+        parts.append((bodies, m.along(rates) if rates else Motion.zero()))
     return _join_groups(parts, s.layout.body_of_row, s.batch, s.dtype)
 
 

@@ -102,6 +102,7 @@ def test_lanes_on_eight_devices_are_those_on_one():
     environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     command, folder = [sys.executable, "-c", ON_EIGHT], Path(__file__).parent
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder.parent), environment.get("PYTHONPATH"))))
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < 1e-6

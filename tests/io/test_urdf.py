@@ -596,6 +596,8 @@ NOTED = {
     "forward dynamics is singular": (26, 2),
     "geometry": (66, 66),
     "transmission '": (30, 11),
+    "takes commands of": (3, 2),
+    "its state interface '": (1, 1),
 }
 
 needs_robots = pytest.mark.skipif(not ROBOTS, reason="example-robot-data is not installed")
