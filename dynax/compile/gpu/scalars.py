@@ -206,7 +206,7 @@ class Scalars:
         if operation == "-" and len(known) == 2:
             return operands[0] if _is(b, 0) else self.of("negative", dtype, operands[1]) if _is(a, 0) else None
         if operation in ("*", "&"):
-            if _is(a, 0) or _is(b, 0):
+            if _is(a, 0) or _is(b, 0):  # of structure: what it would make of an infinity nothing asks for
                 return self.constant(0, dtype)
             if operation == "*" or dtype.kind == "b":
                 return operands[1] if _is(a, 1) else operands[0] if _is(b, 1) else None
