@@ -252,7 +252,18 @@ def test_what_is_exported_or_empty_has_none(as_if_there_were_a_gpu):
     assert call.TARGET not in text
 
 
-def test_without_a_gpu_nothing_is_asked_of_one():
+@pytest.fixture
+def no_gpu(monkeypatch):
+    def devices(platform):
+        raise RuntimeError(f"Unknown backend {platform}")
+
+    monkeypatch.setattr(jax, "devices", devices)
+    call.answer.cache_clear()
+    yield
+    call.answer.cache_clear()
+
+
+def test_without_a_gpu_nothing_is_asked_of_one(no_gpu):
     assert not call.available()
     assert "no NVIDIA GPU" in call.answer().reason
     x = jnp.ones((4, 3))
