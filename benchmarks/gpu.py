@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,34 +20,24 @@ import numpy as np
 
 import dynax as dx
 from benchmarks import touching
-from benchmarks.jax_calls import use_precision
-from benchmarks.robots import Robot, robot
+from benchmarks.case import Case
+from benchmarks.jax_calls import as_type, use_precision
+from benchmarks.robots import Robot, robot, states
 from benchmarks.touching_robots import ROBOTS
 
 BATCHES, STEPS, DT = (4096, 65536), 50, 0.001
 
 
-def in_single(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
-
-
-def states(model: dx.Model, batch: int) -> list[jax.Array]:
-    rng = np.random.default_rng(0)
-    q = rng.normal(size=(batch, model.nq))
-    if model.nq > model.nv:
-        q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
-    v, tau = 0.1 * rng.normal(size=(2, batch, model.nv))
-    return [jnp.asarray(x, jnp.float32) for x in (q, v, tau)]
-
-
-def read(name: str) -> tuple[Robot, dx.Model]:
+def read(name: str, batch: int) -> tuple[Robot, dx.Model, list[jax.Array]]:
+    """The robot, its model, and random states of it."""
     own = robot(name)
+    found = states(own, Case("rollout", name, "float32", batch))
     use_precision(False)
-    return own, in_single(own.model)
+    return own, as_type(own.model, "float32"), [jnp.asarray(x, jnp.float32) for x in (found.q, found.v, found.tau)]
 
 
 def ours(name: str, what: str, batch: int) -> tuple[Callable, list]:
-    _, model = read(name)
+    _, model, given = read(name, batch)
 
     def dynamics(q: jax.Array, v: jax.Array, tau: jax.Array) -> jax.Array:
         return dx.forward_dynamics(model, q, v, tau)
@@ -57,7 +46,7 @@ def ours(name: str, what: str, batch: int) -> tuple[Callable, list]:
         return jnp.sum(dx.rollout(model, q, v, jnp.tile(tau, (STEPS, 1)), DT).q[-1])
 
     functions = {"dynamics": dynamics, "steps": steps, "gradient": jax.grad(steps, argnums=(1, 2))}
-    return jax.vmap(functions[what]), states(model, batch)
+    return jax.vmap(functions[what]), given
 
 
 def mjx_steps(name: str, batch: int) -> tuple[Callable, list]:
@@ -65,7 +54,7 @@ def mjx_steps(name: str, batch: int) -> tuple[Callable, list]:
 
     from benchmarks.peers.mujoco_model import mujoco_model
 
-    own, model = read(name)
+    own, _, given = read(name, batch)
     compiled = mujoco_model(own.bodies, DT)
     there, data = mjx.put_model(compiled), mjx.make_data(compiled)
 
@@ -73,7 +62,7 @@ def mjx_steps(name: str, batch: int) -> tuple[Callable, list]:
         start = data.replace(qpos=q, qvel=v, qfrc_applied=tau)
         return jnp.sum(jax.lax.scan(lambda d, _: (mjx.step(there, d), None), start, None, length=STEPS)[0].qpos)
 
-    return jax.vmap(one), states(model, batch)
+    return jax.vmap(one), given
 
 
 def on_the_ground(mjx: bool, gradient: bool, batch: int) -> tuple[Callable, list]:

@@ -51,7 +51,8 @@ def forward_dynamics(
       N].
     - `execution`: how it runs and how its derivatives run, the same result by each: `"levels"` of the tree at once,
       `"bodies"` or unbranched `"segments"` one after another, or in logarithmic depth (`"associative"`) for a robot
-      that is one chain. `"automatic"` is by bodies where a tree's walk is one kernel (`dx.compile_report`), else by levels.
+      that is one chain. `"automatic"` is by bodies where the walk over a tree is one kernel (`dx.compile_report`), else
+      by levels.
 
     **Returns:** `a`, shape `(nv,)`. It is not finite where nothing resists a freedom: a massless last body without
     armature, which `model.report` names.
