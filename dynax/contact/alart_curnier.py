@@ -58,9 +58,9 @@ FIRST = 2
 """Steps after which, of more contacts, those that are not done go on without the others; then after twice as many, and
 so on."""
 TOGETHER = 1024
-"""Samples among which they are looked for: of a humanoid's step 27 us, 31 among 512, 50 where they wait in tiles."""
+"""Samples among which they are looked for: of a humanoid's step 27 us, 29 among 512, 49 where they wait in tiles."""
 WAITING = 80
-"""Samples side by side, of those: of an arm with a cube in its hand 56 us a step, 59 by 48, 66 by 112."""
+"""Samples side by side, of those: of an arm with a cube in its hand 49 us a step, 50 by 48, 58 by 112."""
 HALVINGS = 6
 """Lengths of a step that are tried, at most."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}

@@ -98,7 +98,8 @@ class Touching(AbstractStepper):
             free = axes.begun(free, 0.5 * (v + free))
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
         elif isinstance(self.gradient, Exact) and closed_form(model) and _can_touch(scene):
-            return exact_step(numbers, len(scene.candidates) > FEW)(scene, q, v, tau, dt).touched
+            many = min(len(scene.candidates), numbers.most) > FEW  # as many as take part
+            return exact_step(numbers, many)(scene, q, v, tau, dt).touched
         else:
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)
