@@ -127,6 +127,18 @@ def test_pendulum(second_order):
     near(result.states[:, -1], [np.pi, 0.0], 1e-7)
 
 
+@pytest.mark.parametrize("at_once", [3, 16])
+def test_step_sizes_side_by_side(at_once):
+    """The same choice among the same sizes: a number that does not divide that of all, and more than that."""
+    problem, u = pendulum_problem(), jnp.full((50, 1), 0.1)
+    solve = jax.jit(lambda at_once: o.solve(problem, u, o.rollout(problem, u), at_once=at_once), static_argnums=0)
+    result, each = converged(solve(at_once)), solve(1)
+    assert np.nanmin(each.history.step) < 0.2
+    assert result.iterations == each.iterations
+    assert np.array_equal(result.history.step, each.history.step, equal_nan=True)
+    near(result.states, each.states, 1e-9)
+
+
 @pytest.mark.spec("OC-07")
 def test_cart_pole():
     """With the curvature of the dynamics; without it the last digits take hundreds of iterations."""
