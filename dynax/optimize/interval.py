@@ -206,26 +206,34 @@ class CollocatedPlant:
         return missed[:, 0], missed[:, 1:]
 
     def _solved(
-        self, x: jax.Array, chosen: jax.Array, params: Any, h: jax.Array, alone: bool
+        self, x: jax.Array, chosen: jax.Array, near: jax.Array, params: Any, h: jax.Array, alone: bool
     ) -> tuple[jax.Array, jax.Array]:
-        """`y` of `_system`, and where not `alone` its Jacobian by tangents of `x` and by what is chosen."""
-        size = self.base.ndx * (2 if self.method == "hermite_simpson" else 1)
+        """`y` of `_system`, and where not `alone` its Jacobian by tangents of `x` and by what is chosen.
 
-        def correction(y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        Newton's method starts where the interval ends at `near`: long intervals have several solutions, or none far
+        from there, and along a search each continues the one before."""
+        n, m, middles = self.base.nx, self.base.ndx, self.method == "hermite_simpson"
+        z = self.base.difference(x[:n], near[:n])
+        start = jnp.concatenate([z, 0.5 * z]) if middles else z
+        size = len(start)
+
+        def correction(k: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
             missed, J = self._system(x, chosen, y, params, h, alone)
             found = solve(J[:, -size:], jnp.concatenate([missed[:, None], -J[:, :-size]], axis=1))
-            return found[:, 0], found[:, 1:]
+            # Hermite's middle is a function of `z`: at first it goes where that of `near` has it.
+            own = found[:, 0] if not middles else jnp.where(k > 0, found[:, 0], missed.at[:m].set(0.0))
+            return own, found[:, 1:]
 
-        return corrected(correction, jnp.zeros(size, x.dtype), STEPS)
+        return corrected(correction, start, STEPS, least=1 + middles)
 
     def _middle_of(self, y: jax.Array) -> jax.Array:
         """The coordinates of the middle, where costs ask for it, or their rates."""
         m = self.base.ndx
         return {"midpoint": 0.5 * y, "trapezoid": y[:0], "hermite_simpson": y[m:]}[self.method]
 
-    def passed(self, x: jax.Array, u: jax.Array, params: tuple, dt: jax.Array) -> tuple[jax.Array, tuple]:
+    def passed(self, x: jax.Array, u: jax.Array, near, params: tuple, dt: jax.Array) -> tuple[jax.Array, tuple]:
         """`step`, and what integrals over the interval take of it: its end and the coordinates of its middle."""
-        y, _ = self._solved(x, u, params[0], dt, alone=True)
+        y, _ = self._solved(x, u, near, params[0], dt, alone=True)
         end = self.base.integrate(x[: self.base.nx], y[: self.base.ndx])
         return jnp.concatenate([end, self.kept(x, u, dt)]), (end, self._middle_of(y))
 
@@ -234,7 +242,7 @@ class CollocatedPlant:
     ) -> tuple[jax.Array, jax.Array, tuple, tuple]:
         """`linearized` without curvature, and what `passed` gives with its rows along all tangents and controls."""
         n, m = self.base.nx, self.base.ndx
-        y, J = self._solved(x, u, params[0], dt, alone=False)
+        y, J = self._solved(x, u, after, params[0], dt, alone=False)
         end = self.base.integrate(x[:n], y[:m])
         _, by_x, by_z = landed(self.base, x[:n], y[:m], end)
         moved = product(by_z, J[:m]).at[:, :m].add(by_x)
@@ -252,7 +260,7 @@ class CollocatedPlant:
             return self.defect(x, u, z, params[0], dt)[0], z[:0]
 
         def solved(_, start: tuple) -> tuple[jax.Array, jax.Array]:
-            return self._solved(x, u, params[0], dt, alone=True)[0][: self.base.ndx], start[1]
+            return self._solved(x, u, x, params[0], dt, alone=True)[0][: self.base.ndx], start[1]
 
         z, _ = implicit_root(equation, solved, jnp.zeros(self.base.ndx, x.dtype))
         return jnp.concatenate([self.base.integrate(x[: self.base.nx], z), self.kept(x, u, dt)])

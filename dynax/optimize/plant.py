@@ -211,10 +211,12 @@ def linearized(
     return own(x, u, after, params, dt, costate)
 
 
-def passed(plant: Any, x: jax.Array, u: jax.Array, params: Any, dt: jax.Array) -> tuple[jax.Array, tuple]:
+def passed(
+    plant: Any, x: jax.Array, u: jax.Array, near: jax.Array, params: Any, dt: jax.Array
+) -> tuple[jax.Array, tuple]:
     """The next state, and what costs get to know of the step: `()` unless the plant has a `passed` of its own."""
     own = getattr(plant, "passed", None)
-    return (plant.step(x, u, params, dt), ()) if own is None else own(x, u, params, dt)
+    return (plant.step(x, u, params, dt), ()) if own is None else own(x, u, near, params, dt)
 
 
 def passed_linearized(

@@ -315,13 +315,13 @@ def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.
     rows = None if problem.per_knot is None else problem.known_rows(end=False)[1]
 
     def step(now: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
-        x, u, K, k, gap, row, dt, limits = at
+        x, ahead, u, K, k, gap, row, dt, limits = at
         u = u + size * k + product(K, plant.difference(x, now))
         u = u if limits is None else jnp.clip(u, *limits)
-        after, known = passed(plant, now, u, problem.params if row is None else (problem.params, row), dt)
+        after, known = passed(plant, now, u, ahead, problem.params if row is None else (problem.params, row), dt)
         return plant.integrate(after, (size - 1.0) * gap), (now, u, known)
 
-    at = x[:-1], u, policy.K, policy.k, gaps, rows, problem.dt, problem.limits
+    at = x[:-1], x[1:], u, policy.K, policy.k, gaps, rows, problem.dt, problem.limits
     end, (xs, us, known) = jax.lax.scan(step, x[0], at)
     return jnp.concatenate([xs, end[None]]), us, known
 

@@ -32,7 +32,7 @@ def root(
     """
 
     def solve(f, start):
-        def correction(x):
+        def correction(_, x):
             residual, result = f((x, start[1]))
             return solve_linear(slope(x), residual), result
 
@@ -42,10 +42,13 @@ def root(
 
 
 def corrected(
-    correction: Callable[[jax.Array], tuple[jax.Array, Any]], guess: jax.Array, iterations: int
+    correction: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+    guess: jax.Array,
+    iterations: int,
+    least: int = 1,
 ) -> tuple[jax.Array, Any]:
-    """`x - change` until that is lost in rounding, for `change, found = correction(x)`, as `root` says; and what was
-    found last."""
+    """`x - change` until that is lost in rounding, as `root` says, and what was found last, for
+    `change, found = correction(k, x)` after `k` steps. `least`: how many steps there are at least."""
     rounding = jnp.finfo(guess.dtype).eps
 
     def size(x: jax.Array) -> jax.Array:
@@ -55,18 +58,18 @@ def corrected(
         k, x, _, last, _, stalled = state
         lost = last <= 0.5 * rounding * size(x)
         floor = (stalled >= 3) & (last <= rounding**0.5 * size(x))
-        return (k < iterations) & ~lost & ~floor
+        return (k < least) | ((k < iterations) & ~lost & ~floor)
 
     def correct(state):
         k, x, _, _, best, stalled = state
-        change, found = correction(x)
+        change, found = correction(k, x)
         last = jnp.max(jnp.abs(change), initial=0.0)
         better = last < 0.5 * best
         best, stalled = jnp.where(better, last, best), jnp.where(better, 0, stalled + 1)
         return k + 1, x - change, found, last, best, stalled
 
     far = jnp.asarray(jnp.inf, guess.dtype)
-    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(correction, guess)[1])
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(correction, 0, guess)[1])
     _, x, found, last, _, _ = jax.lax.while_loop(unfinished, correct, (0, guess, nothing, far, far, 0))
     return jnp.where(last <= rounding**0.5 * size(x), x, jnp.nan), found
 

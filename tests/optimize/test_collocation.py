@@ -327,7 +327,7 @@ def test_an_interval_is_linearized(base, method, rng):
     @jax.jit
     def both(h):
         known = None, h
-        own, taken = plant.passed_linearized(x, u, after, known, h), plant.passed(x, u, known, h)
+        own, taken = plant.passed_linearized(x, u, after, known, h), plant.passed(x, u, after, known, h)
         step = lambda x, u: plant.step(x, u, known, h)  # noqa: E731
         end, rows = jax.vmap(lambda *d: jax.jvp(step, (x, u), d), out_axes=(None, 0))(*directions(plant, x))
         return own, taken, by_directions(plant, x, u, after, known, h, None)[:2], end, rows
@@ -342,6 +342,32 @@ def test_an_interval_is_linearized(base, method, rng):
         for one, other, way in zip(known, of_step, ways, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-12)
             assert way.shape == (plant.ndx + plant.nu, *one.shape)
+
+
+@pytest.mark.parametrize("method", ["midpoint", "trapezoid", "hermite_simpson"])
+def test_a_long_interval_stays_with_its_solution(method, rng):
+    """A double pendulum turns by up to three radians in an interval, whose equation has several solutions, and from
+    rest Newton's method comes to another, or to none. From where the interval ended it stays there."""
+    link = {"joint": dx.Revolute((0, 1, 0)), "inertia": dx.SpatialInertia(1.0, (0.25, 0.0, 0.0), (0.001, 0.02, 0.02))}
+    builder, ahead = dx.ModelBuilder().body("upper", **link), dx.Transform.from_translation((0.5, 0.0, 0.0))
+    model = builder.body("lower", parent="upper", placement=ahead, **link).build()
+    plant = o.collocation(o.plant(model), jnp.zeros(4), jnp.full(1, 0.1), method=method).plant
+    x = jnp.asarray(rng.uniform(-1.0, 1.0, (500, 6)) * np.array([3, 3, 15, 15, 5, 5]))
+
+    @jax.jit
+    @jax.vmap
+    def ends(x, near):
+        return plant.passed(x, jnp.zeros(plant.nu), near, (None, 0.1), 0.1)[0]
+
+    from_rest = ends(x, x)
+    fine = jax.jit(jax.vmap(lambda x: dx.rollout(model, x[:2], x[2:4], jnp.zeros((40, 2)), 0.0025, stepper="rk4")))(x)
+    there = ends(x, jnp.concatenate([fine.q[:, -1], fine.v[:, -1], x[:, 4:]], axis=1))
+    again = ends(x + 1e-6, there)
+    finite = np.all(np.isfinite(there), axis=1)
+    assert np.sum(finite) > np.sum(np.all(np.isfinite(from_rest), axis=1))
+    moved = np.max(np.abs(again - there), axis=1)[finite]
+    assert np.mean(moved < 1e-3) > 0.98, np.sort(moved)[-20:]
+    assert np.mean(np.max(np.abs(from_rest - there), axis=1)[finite] < 1e-3) < 0.97
 
 
 @pytest.mark.slow
