@@ -32,7 +32,7 @@ LOOPS = frozenset(
         *("convert_element_type", "copy", "cos", "div", "dynamic_slice", "dynamic_update_slice", "eq", "exp"),
         *("gather", "ge", "gt", "integer_pow", "iota", "is_finite", "le", "log", "lt", "max", "min"),
         *("mul", "ne", "neg", "not", "or", "pad", "pow", "reduce_and", "reduce_max", "reduce_min", "reduce_or"),
-        *("reduce_prod", "reduce_sum", "rem", "reshape", "rev", "rsqrt", "select_n", "sign", "sin", "slice"),
+        *("reduce_prod", "reduce_sum", "rem", "reshape", "rev", "round", "rsqrt", "select_n", "sign", "sin", "slice"),
         *("split", "sqrt", "square", "squeeze", "stack", "stop_gradient", "sub", "tan", "tanh", "transpose", "unstack"),
         *("dynax_apart", "dynax_links", "dynax_place", "dynax_rows"),
     )

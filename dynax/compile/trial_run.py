@@ -39,7 +39,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
         *(jnp.tanh(x), m.T, m.max(0), m.min(1), jnp.prod(m, 0), m.sum(0), m.sum(1), moved, *walked, *looped),
         *(lax.expand_dims(x, (1,)), jnp.broadcast_to(x, (2, 12)), lax.convert_element_type(x, jnp.int32)),
         *(slope, *jnp.unstack(m), lax.rev(m, (0, 1)), jnp.copy(x), jnp.squeeze(m[:1]), lax.stop_gradient(x)),
-        *(*looked_up, linked_up),
+        *(*looked_up, linked_up, lax.round(8.0 * x, lax.RoundingMethod.TO_NEAREST_EVEN)),
     )
     answers = (
         *(yes, x >= 0.5, x < 0.5, x <= 0.5, x == x[0], x != x[0], yes & (x < 0.8), yes | (x < 0.3), ~yes),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from dynax.joints.base import AxisJoint, Coordinates, constant_columns
 from dynax.joints.nearest import angle_about_z, tilt_error
 from dynax.spatial import Mat3, Motion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +22,7 @@ class Cylindrical(AxisJoint):
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         zero = jnp.zeros_like(q[0])
-        return Mat3.identity(q[0]).rotate_z(jnp.cos(q[0]), jnp.sin(q[0])), Vec3(zero, zero, q[1])
+        return Mat3.identity(q[0]).rotate_z(*cos_sin(q[0])), Vec3(zero, zero, q[1])
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
         return constant_columns((2, 5))

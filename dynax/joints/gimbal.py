@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dynax.joints.base import AbstractJoint, Coordinates
 from dynax.spatial import Mat3, Motion, Quaternion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +36,7 @@ class Gimbal(AbstractJoint):
     def _turns(self, q: Coordinates) -> list[Mat3]:
         turns = []
         for axis, angle in zip(self.sequence, q, strict=True):
-            c, s, zero = jnp.cos(0.5 * angle), jnp.sin(0.5 * angle), jnp.zeros_like(angle)
+            (c, s), zero = cos_sin(0.5 * angle), jnp.zeros_like(angle)
             turns.append(Quaternion(c, *(s if axis == other else zero for other in "xyz")).matrix())
         return turns
 

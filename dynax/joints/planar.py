@@ -11,6 +11,7 @@ import numpy as np
 from dynax.joints.base import AbstractJoint, Coordinates, constant_columns, frame_along, unit_vector
 from dynax.joints.nearest import angle_about_z, tilt_error
 from dynax.spatial import Exponential, Mat3, Motion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +41,7 @@ class Planar(AbstractJoint):
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         angle, x, y = q
-        return Mat3.identity(angle).rotate_z(jnp.cos(angle), jnp.sin(angle)), Vec3(x, y, jnp.zeros_like(x))
+        return Mat3.identity(angle).rotate_z(*cos_sin(angle)), Vec3(x, y, jnp.zeros_like(x))
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
         return constant_columns((2, 3, 4))

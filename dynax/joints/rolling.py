@@ -13,6 +13,7 @@ from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, f
 from dynax.joints.nearest import angle_about_z, constant_forces
 from dynax.joints.spherical import turn, turning, turning_velocity, uniform_rotation
 from dynax.spatial import Force, Mat3, Motion, Quaternion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +51,7 @@ class _Pinion(AbstractJoint):
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         zero, radius = jnp.zeros_like(q[0]), parameters[0]
-        rotation = Mat3.identity(q[0]).rotate_z(jnp.cos(q[0]), jnp.sin(q[0]))
+        rotation = Mat3.identity(q[0]).rotate_z(*cos_sin(q[0]))
         return rotation, Vec3(radius * q[0], zero + self._height(radius), zero)
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:

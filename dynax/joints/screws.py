@@ -11,6 +11,7 @@ from jax import lax
 from dynax.joints.base import AxisJoint, Coordinates, finite_number
 from dynax.joints.nearest import angle_about_z, constant_forces, tilt_error, turn_error
 from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,7 +26,7 @@ class _Screw(AxisJoint):
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
         turn, slide = self._rates(parameters)
         zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
-        c, s = jnp.cos(turn * q[0]), jnp.sin(turn * q[0])
+        c, s = cos_sin(turn * q[0])
         return Mat3(c, -s, zero, s, c, zero, zero, zero, one), Vec3(zero, zero, slide * q[0])
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:

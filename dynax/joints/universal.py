@@ -11,6 +11,7 @@ import numpy as np
 from dynax.joints.base import AbstractJoint, Coordinates, check_perpendicular, frame_along, unit_vector
 from dynax.joints.nearest import constant_forces
 from dynax.spatial import Force, Mat3, Motion, Scalar, Vec3
+from dynax.spatial.cos_sin import cos_sin
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +40,7 @@ class Universal(AbstractJoint):
         return Universal()
 
     def pose(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Mat3, Vec3]:
-        (ca, sa), (cb, sb) = ((jnp.cos(x), jnp.sin(x)) for x in q)
+        (ca, sa), (cb, sb) = map(cos_sin, q)
         zero = jnp.zeros_like(q[0])
         return Mat3(ca * cb, -sa, ca * sb, sa * cb, ca, sa * sb, -sb, zero, cb), Vec3(zero, zero, zero)
 

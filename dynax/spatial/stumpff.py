@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.spatial.components import Scalar
+from dynax.spatial.cos_sin import cos_sin
 
 FAR = 2.5
 """Up to here by series, beyond by sine and cosine, which have lost no more than a digit there."""
@@ -32,7 +33,8 @@ def stumpff(x: Scalar, count: int) -> tuple[Scalar, ...]:
         series[n] = first[n] - near * series[n + 2]
     safe = jnp.where(far, x, 1.0)
     angle = jnp.sqrt(safe)
-    exact = [jnp.cos(angle), jnp.sin(angle) / angle]
+    cosine, sine = cos_sin(angle)
+    exact = [cosine, sine / angle]
     for n in range(2, count):
         exact.append((first[n - 2] - exact[n - 2]) / safe)
     return tuple(jnp.where(far, a, b) for a, b in zip(exact, series, strict=True))

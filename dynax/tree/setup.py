@@ -16,6 +16,7 @@ from dynax.compile.fence import apart
 from dynax.joints import AbstractJoint, JointMotion
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, RigidInertia, Scalar, Sym3, Vec3
+from dynax.spatial.cos_sin import cos_sin
 from dynax.sweep import take_entries, take_rows
 from dynax.tree.layout import Layout, Parts, layout
 
@@ -135,7 +136,8 @@ def screw_rows(model: Model, bodies: np.ndarray, q: jax.Array) -> JointRows:
     topology, at = model.topology, np.maximum(bodies, 0)
     coordinate = take_rows(q, topology.q_start[at])
     if topology.all_revolute:
-        return JointRows(cosine=jnp.cos(coordinate), sine=jnp.sin(coordinate))
+        cosine, sine = cos_sin(coordinate)
+        return JointRows(cosine=cosine, sine=sine)
     screws = [topology.joints[b].screw or (0.0, 0.0) for b in at]
     shape = (-1,) + (1,) * (q.ndim - 1)
     turn = jnp.asarray([s[0] for s in screws], q.dtype).reshape(shape)
@@ -146,10 +148,8 @@ def screw_rows(model: Model, bodies: np.ndarray, q: jax.Array) -> JointRows:
             lift(model.joint_parameters, 1, q.ndim - 1, q.dtype), np.where(pitched, topology.parameter_start[at], -1)
         )
         slide = slide + turn * pitches
-    angle = turn * coordinate
-    return JointRows(
-        cosine=jnp.cos(angle), sine=jnp.sin(angle), slide=slide * coordinate, turn_per_unit=turn, slide_per_unit=slide
-    )
+    cosine, sine = cos_sin(turn * coordinate)
+    return JointRows(cosine=cosine, sine=sine, slide=slide * coordinate, turn_per_unit=turn, slide_per_unit=slide)
 
 
 def group_motions(model: Model, q: jax.Array, v: jax.Array, bodies: list[int], *, stopped: bool = False):
