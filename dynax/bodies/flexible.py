@@ -175,7 +175,7 @@ class FlexibleBodies:
         else:
             angle = -angle
         turned = summed(jax.tree.map(lambda a: a * own, turning))
-        exponential = Exponential.of(angle, 6)
+        exponential = jax.tree.map(apart, Exponential.of(angle, 6))
         rotating = exponential.jacobian(), exponential.jacobian_rate(-turned, turned)
         jacobian, bias = jax.tree.map(apart, rotating)
         pose = jax.tree.map(apart, exponential.quaternion().conjugate)

@@ -101,18 +101,19 @@ class Polynomials(NamedTuple):
         """What is not acceleration, on modes, angular and linear, for the body `here`, at `eta`."""
         inertia, moment = here.inertia, tuple(here.first_moment)
         rotation, translation = here.rotation, (here.translation[0], here.translation[1], here.translation[2])
-        turning = cross(omega, velocity)  # classical acceleration less the spatial one
+        turning = _apart(cross(omega, velocity))  # classical acceleration less the spatial one
         x, y, z = omega
-        squares = jnp.stack([x * x, y * y, z * z, 2.0 * (x * y), 2.0 * (y * z), 2.0 * (x * z)])
+        squares = apart(jnp.stack([x * x, y * y, z * z, 2.0 * (x * y), 2.0 * (y * z), 2.0 * (x * z)]))
         modal = _dot(translation, turning) - 0.5 * summed(here.inertia_slope * squares[None])
         spin, moving = _turned(inertia, omega), cross(omega, moment)
         if self.rotation_rate is not None:
             spin = tuple(a + summed(rotation[k] * etad, 0) for k, a in enumerate(spin))
             moving = tuple(a + 2.0 * summed(b * etad, 0) for a, b in zip(moving, translation, strict=True))
+        spin, moving = _apart(spin), _apart(moving)
         linear = tuple(a + self.mass * b for a, b in zip(cross(omega, moving), turning, strict=True))
         angular = tuple(a + b for a, b in zip(cross(omega, spin), cross(moment, turning), strict=True))
         if self.rotation_rate is not None and self.twist is not None:
-            swung = _turned(over(here.inertia_slope, etad), omega)
+            swung = _turned(apart(over(here.inertia_slope, etad)), omega)
             turned = tuple(apart(over(self.rotation_rate, etad)))  # three of (m,)
             angular = tuple(a + b + summed(c * etad, 0) for a, b, c in zip(angular, swung, turned, strict=True))
             modal = modal + over(apart(_dot(tuple(self.twist), omega)), etad)
@@ -120,6 +121,10 @@ class Polynomials(NamedTuple):
             drawn = apart(over(self.foreshortening, etad))  # (m, 3)
             linear = tuple(a + summed(drawn[:, k] * etad, 0) for k, a in enumerate(linear))
         return modal, angular, linear
+
+
+def _apart(a: Three) -> Three:
+    return tuple(map(apart, a))
 
 
 def _dot(a: Three, b: Three) -> jax.Array:
