@@ -10,7 +10,7 @@ import pytest
 from dynax.spatial.cos_sin import cos_sin
 
 
-@pytest.mark.parametrize("dtype, far", [(jnp.float32, 1e4), (jnp.float64, 1e9)])
+@pytest.mark.parametrize(("dtype", "far"), [(jnp.float32, 1e4), (jnp.float64, 1e9)])
 def test_right_to_the_last_digit_however_often_it_turned(dtype, far):
     rng = np.random.default_rng(0)
     quarters = 0.5 * np.pi * np.arange(-9, 10)
