@@ -90,8 +90,14 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
     size = state.done.shape[-1]
     width = min(width, size)
 
-    def taken(tree: Any, at: jax.Array) -> Any:
-        return jax.tree.map(lambda x: jnp.take(x, at, axis=-1, mode="clip"), tree)
+    # What is given stays as it is, so that it is turned once: a sample is then a row, and not a column.
+    turned = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), given)
+
+    def rows(at: jax.Array) -> Any:
+        return jax.tree.map(lambda x: jnp.moveaxis(jnp.take(x, at, axis=0, mode="clip"), 0, -1), turned)
+
+    def columns(at: jax.Array, state: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.take(x, at, axis=-1, mode="clip"), state)
 
     def one_round(carry: tuple) -> tuple:
         most, state = carry
@@ -99,7 +105,7 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
 
         def tile(k: jax.Array, state: Any) -> Any:
             at = lax.dynamic_slice_in_dim(order, jnp.minimum(k * width, size - width), width)
-            own = advance(most, taken(given, at), taken(state, at))
+            own = advance(most, rows(at), columns(at, state))
             return jax.tree.map(lambda x, new: x.at[..., at].set(new, mode="clip", unique_indices=True), state, own)
 
         return 2 * most, lax.fori_loop(0, (count + width - 1) // width, tile, state)
