@@ -23,7 +23,8 @@ def found(model: dx.Model) -> list[str]:
 def null_directions(model: dx.Model) -> int:
     q = dx.random_configuration(model, jax.random.key(3))
     moments = np.linalg.eigvalsh(dx.mass_matrix(model, q))
-    return int(np.sum(moments < 1e-12 * max(moments[-1], 1e-300)))
+    # Of 1 kg some 0.1 m away: that of a hinge alone may be all rounding, which is not small beside itself.
+    return int(np.sum(moments < 1e-12 * max(moments[-1], 1e-2)))
 
 
 @pytest.mark.parametrize(
