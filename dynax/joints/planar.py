@@ -50,18 +50,18 @@ class Planar(AbstractJoint):
         return None
 
     def rate(self, q: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
-        c, s = jnp.cos(q[0]), jnp.sin(q[0])
+        c, s = cos_sin(q[0])
         return v[0], c * v[1] - s * v[2], s * v[1] + c * v[2]
 
     def tangent(self, q: Coordinates, rate: Coordinates) -> Coordinates:
-        c, s = jnp.cos(q[0]), jnp.sin(q[0])
+        c, s = cos_sin(q[0])
         return rate[0], c * rate[1] + s * rate[2], c * rate[2] - s * rate[1]
 
     def integrate(self, q: Coordinates, dv: Coordinates, parameters: Coordinates) -> Coordinates:
         angle, x, y = q
         zero = jnp.zeros_like(angle)
         step = Exponential.of(Vec3(zero, zero, dv[0])).translation(Vec3(dv[1], dv[2], zero))
-        c, s = jnp.cos(angle), jnp.sin(angle)
+        c, s = cos_sin(angle)
         return angle + dv[0], x + c * step.x - s * step.y, y + s * step.x + c * step.y
 
     def difference(self, q0: Coordinates, q1: Coordinates) -> Coordinates:
@@ -70,7 +70,7 @@ class Planar(AbstractJoint):
         So no tangent vector of whole turns leads elsewhere, and near them the linear part grows without bound.
         """
         angle, x, y = (b - a for a, b in zip(q0, q1, strict=True))
-        c, s = jnp.cos(q0[0]), jnp.sin(q0[0])
+        c, s = cos_sin(q0[0])
         zero = jnp.zeros_like(angle)
         offset = Vec3(c * x + s * y, c * y - s * x, zero)
         step = Exponential.of(Vec3(zero, zero, angle)).log_translation(offset)

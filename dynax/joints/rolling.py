@@ -56,18 +56,18 @@ class _Pinion(AbstractJoint):
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
         zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
-        radius = parameters[0]
-        return (Motion(Vec3(zero, zero, one), Vec3(radius * jnp.cos(q[0]), -radius * jnp.sin(q[0]), zero)),)
+        (c, s), radius = cos_sin(q[0]), parameters[0]
+        return (Motion(Vec3(zero, zero, one), Vec3(radius * c, -radius * s, zero)),)
 
     def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
-        zero, square = jnp.zeros_like(q[0]), parameters[0] * v[0] * v[0]
-        return Motion(Vec3(zero, zero, zero), Vec3(-jnp.sin(q[0]) * square, -jnp.cos(q[0]) * square, zero))
+        (c, s), zero, square = cos_sin(q[0]), jnp.zeros_like(q[0]), parameters[0] * v[0] * v[0]
+        return Motion(Vec3(zero, zero, zero), Vec3(-s * square, -c * square, zero))
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return (jnp.pi * uniform[0],)
 
     def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
-        zero, c, s = jnp.zeros_like(q[0]), jnp.cos(q[0]), jnp.sin(q[0])
+        (c, s), zero = cos_sin(q[0]), jnp.zeros_like(q[0])
         along = Force(Vec3(zero, zero, zero - parameters[0]), Vec3(c, -s, zero))
         return (*constant_forces((0, 1, 5)), Force(Vec3.zero(zero), Vec3(s, c, zero)), along)
 

@@ -46,12 +46,12 @@ class Universal(AbstractJoint):
 
     def columns(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Motion, ...]:
         zero, one = jnp.zeros_like(q[0]), jnp.ones_like(q[0])
-        still = Vec3(zero, zero, zero)
-        return Motion(Vec3(-jnp.sin(q[1]), zero, jnp.cos(q[1])), still), Motion(Vec3(zero, one, zero), still)
+        (c, s), still = cos_sin(q[1]), Vec3(zero, zero, zero)
+        return Motion(Vec3(-s, zero, c), still), Motion(Vec3(zero, one, zero), still)
 
     def bias(self, q: Coordinates, v: Coordinates, parameters: Coordinates, time: Scalar) -> Motion:
-        zero, product = jnp.zeros_like(q[0]), v[0] * v[1]
-        return Motion(Vec3(-jnp.cos(q[1]) * product, zero, -jnp.sin(q[1]) * product), Vec3(zero, zero, zero))
+        (c, s), zero, product = cos_sin(q[1]), jnp.zeros_like(q[0]), v[0] * v[1]
+        return Motion(Vec3(-c * product, zero, -s * product), Vec3(zero, zero, zero))
 
     def sample(self, uniform: Coordinates) -> Coordinates:
         return jnp.pi * uniform[0], jnp.pi * uniform[1]
@@ -64,6 +64,6 @@ class Universal(AbstractJoint):
         return rotation.zy, shift.x, shift.y, shift.z
 
     def complement(self, q: Coordinates, parameters: Coordinates, time: Scalar) -> tuple[Force, ...]:
-        still = Vec3.zero(q[1])
-        moment = Force(Vec3(jnp.cos(q[1]), still.y, jnp.sin(q[1])), still)
+        (c, s), still = cos_sin(q[1]), Vec3.zero(q[1])
+        moment = Force(Vec3(c, still.y, s), still)
         return (moment, *constant_forces((3, 4, 5)))

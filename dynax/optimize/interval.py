@@ -231,7 +231,9 @@ class CollocatedPlant:
         m = self.base.ndx
         return {"midpoint": 0.5 * y, "trapezoid": y[:0], "hermite_simpson": y[m:]}[self.method]
 
-    def passed(self, x: jax.Array, u: jax.Array, near, params: tuple, dt: jax.Array) -> tuple[jax.Array, tuple]:
+    def passed(
+        self, x: jax.Array, u: jax.Array, near: jax.Array, params: tuple, dt: jax.Array
+    ) -> tuple[jax.Array, tuple]:
         """`step`, and what integrals over the interval take of it: its end and the coordinates of its middle."""
         y, _ = self._solved(x, u, near, params[0], dt, alone=True)
         end = self.base.integrate(x[: self.base.nx], y[: self.base.ndx])

@@ -214,7 +214,8 @@ def linearized(
 def passed(
     plant: Any, x: jax.Array, u: jax.Array, near: jax.Array, params: Any, dt: jax.Array
 ) -> tuple[jax.Array, tuple]:
-    """The next state, and what costs get to know of the step: `()` unless the plant has a `passed` of its own."""
+    """The next state, which is thought to be `near` another, and what costs get to know of the step: `()` unless the
+    plant has a `passed` of its own."""
     own = getattr(plant, "passed", None)
     return (plant.step(x, u, params, dt), ()) if own is None else own(x, u, near, params, dt)
 
