@@ -26,7 +26,7 @@ from dynax.algorithms.factor import Factor, factor_at, factorize, solve
 from dynax.algorithms.rnea import project, transmitted
 from dynax.constraints.independent import Independent, correction, independent, separable
 from dynax.constraints.residual import rows_at
-from dynax.constraints.rows import Rows, constraint_rows
+from dynax.constraints.rows import Rows, accelerated, constraint_rows
 from dynax.constraints.saddle import apply, apply_transpose, moved, saddle_point, solver
 from dynax.linear.each import each
 from dynax.linear.ltl import factor_ltl
@@ -136,7 +136,10 @@ def moving_tree(model: Model, q: jax.Array, v: jax.Array, a: jax.Array | None = 
         needed = project(model, s, kin, forces) + passive_force(model, q, v)
         return needed if a is None else needed + per_velocity(model.armature, a) * a
 
-    return Tree(constraint_rows(model, s, kin, v), force, lambda: factor_at(model, s, kin, inertias))
+    rows = constraint_rows(model, s, kin, v)
+    if a is not None:
+        rows = accelerated(model.structure, rows, a)
+    return Tree(rows, force, lambda: factor_at(model, s, kin, inertias))
 
 
 @for_models

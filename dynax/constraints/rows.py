@@ -160,6 +160,17 @@ def constraint_rows(model: Model, s: Setup, kin: Parts, v: jax.Array | None = No
     return Rows(joined(residual), take_rows(listed, p.entry), *rates, listed, 1.0 / joined(sizes), places)
 
 
+def accelerated(structure: Structure, rows: Rows, a: jax.Array) -> Rows:
+    """Rows whose bias is what is missing of `K a`, where loops have been seen to accelerate by `a` and gears and
+    conditions have not."""
+    first = int(plan(structure).start[len(structure.loops)])
+    assert rows.bias is not None
+    if first == len(rows.bias):
+        return rows
+    along = jnp.sum(rows.matrix[first:] * a[None], axis=1)
+    return rows._replace(bias=jnp.concatenate([rows.bias[:first], rows.bias[first:] - along]))
+
+
 def _longest(rows: jax.Array) -> jax.Array:
     """How large gears and conditions of the user's own are, in their own units: nothing else is known of them."""
     return jnp.maximum(jnp.max(jnp.abs(lax.stop_gradient(rows)), axis=1), 1.0)

@@ -25,7 +25,7 @@ from dynax.constraints.residual import (
     constraint_residual,
     rows_at,
 )
-from dynax.constraints.rows import Rows, condition_rows, constraint_rows, names
+from dynax.constraints.rows import Rows, accelerated, condition_rows, constraint_rows, names
 from dynax.constraints.saddle import apply
 from dynax.embedding.flexible import (
     State,
@@ -71,8 +71,9 @@ def _(model, q, v, a=None, external=None):
     at = state(model, q, v)
     m = moving(model, at, a, external)
     static = plan(model.skeleton.topology, model.members, False)
+    rows = rows_of(model, at, m.setup, m.kin, q, v)
     return Tree(
-        rows_of(model, at, m.setup, m.kin, q, v),
+        rows if a is None else accelerated(model.skeleton.structure, rows, a),
         lambda: needed(model, at, m, a),
         lambda: factorized(nodes(model, at, m.setup, m.kin, m.inertias, static)),
     )

@@ -17,6 +17,8 @@ def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
     Written out because library solvers want the batch in front, which costs more than the solution (n is 6 here).
     """
     n = a.shape[0]
+    if not n:
+        return b
     batch = jnp.broadcast_shapes(a.shape[2:], b.shape[2:])
     x = jnp.concatenate([jnp.broadcast_to(y, y.shape[:2] + batch) for y in (a, b)], axis=1)
     if n < PAIRS_FROM:
