@@ -92,6 +92,23 @@ class Structure:
             return True
         return isinstance(other, Structure) and self._hash == other._hash and self._key == other._key
 
+    @cached_property
+    def geared(self) -> bool:
+        """Whether linear gears tie joints together and nothing else does, and no joint follows itself, be it through
+        others: then their conditions are constant and independent."""
+        follows = {follower: sources for follower, *sources in self.couplings}
+        linear = all(function is None for function in self.coupling_functions)
+        repeated = any(len(set(sources)) < len(sources) for sources in follows.values())
+        if self.loops or self.conditions or not follows or not linear or repeated:
+            return False
+        while follows:
+            free = [joint for joint, sources in follows.items() if not any(source in follows for source in sources)]
+            if not free:
+                return False
+            for joint in free:
+                del follows[joint]
+        return True
+
     @property
     def loop_names(self) -> tuple[str, ...]:
         return tuple(loop.name for loop in self.loops)

@@ -24,6 +24,7 @@ from dynax.embedding.coefficients import Columns
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.simulate.compliant import Compliant
+from dynax.simulate.geared import geared, on_gears
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, kept, later
 from dynax.simulate.touching import Touching
 from dynax.simulate.trajectory import RolloutStatus, TouchReport
@@ -69,7 +70,10 @@ def begin(method: AbstractStepper, model: AnySystem, q: jax.Array, v: jax.Array,
 def plain(method: AbstractStepper, model: AnySystem, q, v, tau, dt) -> State:
     """A step in the model's own freedoms."""
     own = cast(Model, model)  # steppers take an embedded model in its place
-    return kept(later(own, dt), method.step(own, q, v, tau, dt))
+    q, v = method.step(own, q, v, tau, dt)
+    if method.keeps_gears and geared(own):
+        return on_gears(own, q), v
+    return kept(later(own, dt), (q, v))
 
 
 def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Array, dt: jax.Array) -> Carried:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -13,6 +14,7 @@ from dynax.derivatives.mean_velocity import accelerations
 from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.friction import Stepped, decided, kick, law, stepped, stiffened
+from dynax.simulate.geared import closing, geared
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 
 
@@ -39,6 +41,7 @@ class SemiImplicitEuler(AbstractStepper):
     """
 
     evaluations: int = 3
+    keeps_gears = True
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         v, _ = self.velocity(model, q, v, tau, dt)
@@ -49,7 +52,7 @@ class SemiImplicitEuler(AbstractStepper):
     ) -> tuple[jax.Array, Model]:
         """The velocity after the step, and the model with `dt` times the slopes of its passive forces as armature,
         whose mass matrix says what an impulse within the step does to it."""
-        if isinstance(model, Model) and not model.constrained:
+        if isinstance(model, Model) and (geared(model) or not model.constrained):
             return self._of_tree(model, q, v, tau, dt)
         found = decided(self.evaluations)(model, q, v, tau, dt)
         return v + dt * found.accelerations[-1], stiffened(model, dt, law(model, found.sense))
@@ -57,19 +60,22 @@ class SemiImplicitEuler(AbstractStepper):
     def _of_tree(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     ) -> tuple[jax.Array, Model]:
-        """The same, of trees."""
+        """The same, of trees; where they are geared the velocity that the gears do not allow ends in the step."""
         (stiff, force), found = self.evaluated(model, q, v, tau, dt)
-        return v + dt * accelerations(stiff, q, v, force, 0.5 * dt, found)[-1], stiff
+        return v + dt * accelerations(stiff, q, v, force, 0.5 * dt, found)[-1, : model.nv], stiff
 
     def evaluated(
         self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array
     ) -> tuple[tuple[Model, jax.Array], jax.Array]:
         """The model and the forces of the step of a tree, and the solutions in all evaluations, shape
-        `(evaluations, nv)`, with one factor for all; these without derivatives."""
-        found = stepped(self.evaluations)(*lax.stop_gradient((model, q, v, tau, dt)))
+        `(evaluations, nv)`, with one factor for all; these without derivatives. Of a geared tree forces go before
+        what its gears ask of the accelerations, and those before what its gears bear."""
+        asked = closing(model, v, dt)
+        every = jnp.concatenate([tau, asked])
+        found = stepped(self.evaluations)(*lax.stop_gradient((model, q, v, every, dt)))
         found = Stepped(*(checkpoint_name(x, KEPT) for x in found))
         equation = kick(model, q, v, tau, dt, law(model, found.sense))
-        return (equation.model, equation.tau), found.accelerations
+        return (equation.model, jnp.concatenate([equation.tau, asked])), found.accelerations
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,14 @@ class Stepped(NamedTuple):
     """The acceleration of a step of a tree, and what dry friction did in it."""
 
     accelerations: jax.Array
-    """Of the evaluations, shape `(k, nv)`."""
+    """Of the evaluations, shape `(k, nv)`; of a geared tree with what its gears bear, `(k, nv + nc)`."""
     sense: jax.Array
 
 
 @lru_cache
 def stepped(count: int) -> Callable[..., Stepped]:
-    """The function `(model, q, v, tau, dt)` for trees: each guess is a step of `count` evaluations."""
+    """The function `(model, q, v, tau, dt)` for trees, also geared ones, where `tau` ends with what gears ask of the
+    accelerations: each guess is a step of `count` evaluations."""
 
     def core(model: Model, q, v, tau, dt) -> Stepped:
         return settled(model, place(model, q), v, tau, dt, count)
@@ -137,6 +138,7 @@ def settled(model: Model, x: Place, v: jax.Array, tau: jax.Array, dt: jax.Array,
     """The guesses, for trailing batch axes."""
     loss, damping, armature = (per_velocity(x, v) for x in (model.friction_loss, model.damping, model.armature))
     creep = _creep(model, v.dtype)  # one number, or one for each sample
+    tau, asked = tau[: model.nv], tau[model.nv :]
 
     def unsettled(state: tuple) -> jax.Array:
         k, _, _, changed = state
@@ -146,15 +148,16 @@ def settled(model: Model, x: Place, v: jax.Array, tau: jax.Array, dt: jax.Array,
         k, sense, _, _ = state
         slope = damping + jnp.where(sense == 0, loss / creep, 0.0)
         stiff = dataclasses.replace(model, armature=armature + dt * slope)
-        force = tau - slope * v - loss * sense
-        found = evaluations(stiff, x, x.factor(stiff), v, force, 0.5 * dt, count)
-        reached = slip(v + dt * found[-1], creep)
+        force = jnp.concatenate([tau - slope * v - loss * sense, asked])
+        found = evaluations(stiff, x, x.system(stiff, force), v, force, 0.5 * dt, count)
+        reached = slip(v + dt * found[-1, : model.nv], creep)
         following = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
         changed = (following != sense) & (loss > 0) & (k < ROUNDS)
         following = jnp.where(k + 1 < ROUNDS, following, 0.0)
         return k + 1, jnp.where(changed, following, sense), found, folded(changed)
 
-    start = 0, slip(v, creep), jnp.zeros((count, *v.shape), v.dtype), folded(v != v)
+    none = jnp.zeros((count, len(tau) + len(asked), *v.shape[1:]), v.dtype)
+    start = 0, slip(v, creep), none, folded(v != v)
     _, sense, found, _ = lax.while_loop(unsettled, guess, start)
     return Stepped(found, sense)
 

@@ -11,7 +11,7 @@ order of the method stays (Hairer & Wanner 1996, VII.2).
 from __future__ import annotations
 
 import abc
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import jax
 import jax.core
@@ -29,6 +29,7 @@ from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.routes.forward_dynamics import forward_dynamics
+from dynax.simulate.geared import geared, geared_acceleration
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
@@ -39,6 +40,9 @@ Either = TypeVar("Either", bound=AnySystem)
 
 class AbstractStepper(abc.ABC):
     """A method of integration. To write one's own, give `step`; make the class a frozen dataclass, which hashes."""
+
+    keeps_gears: ClassVar[bool] = False
+    """Whether linear gears allow the velocity after a step, whatever that before."""
 
     @abc.abstractmethod
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
@@ -102,4 +106,6 @@ def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay
     now = later(model, jnp.asarray(delay, q.dtype))
     if isinstance(now, EmbeddedModel) and isinstance(now.tree, Model):
         return kept_dynamics(now, q, v, tau, None)
+    if geared(now):
+        return geared_acceleration(now, q, v, tau)
     return constrained_dynamics(now, q, v, tau).a if closed(model) else forward_dynamics(now, q, v, tau)
