@@ -99,13 +99,15 @@ def linear(
     exact: Callable,
     like: Callable[..., Result],
     exact_transpose: Callable | None = None,
+    seen: Callable[[tuple], tuple] = tuple,
 ) -> tuple[Callable[..., Result], Callable]:
     """`core(tree, *arrays, x)`, linear in `x`, and `transpose(tree, *arrays, y)` as functions like those of `trailing`:
     each is the other's transpose, written and not derived, and neither is traced before it is needed.
 
     `exact(tree, *arrays, x)` has the value of `core`, and its derivatives are those of both: they are asked for where a
     derivative is differentiated again; so does `exact_transpose(tree, *arrays, y)`, where it can be had for less than
-    that of `exact`. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing.
+    that of `exact`. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing. `seen((tree, *arrays))` is
+    what `transpose` is given of these, where it finds again what would be long to keep.
     """
 
     def transposed(*args: Any) -> Any:
@@ -120,6 +122,7 @@ def linear(
         for one, true in ((core, exact), (transpose, exact_transpose or transposed))
     )
     _are_transposes(there, back, like)
+    there.seen = seen
     return there, back
 
 
@@ -198,6 +201,8 @@ class _Batched:
         """A function with results of the same shapes."""
         self.derived = False
         """Whether it is the derivative of another."""
+        self.seen: Callable[[tuple], tuple] = tuple
+        """What its transpose takes of all arguments but the last."""
         self.parted = False
         """Whether its transpose takes a list with `None` for what is zero."""
         self.known = False
@@ -384,6 +389,7 @@ def _transposed_as_given(
     """Of what is linear in its last argument; entries of that which are known are zeros."""
     assert function.transpose is not None
     *given, last = structure.unflatten(leaves)
+    given = function.seen(tuple(given))
     if function.parted:
         bar = [None if is_zero(c) else c for c in cotangents]
     else:

@@ -16,17 +16,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.aba import solved
-from dynax.algorithms.factor import Factor, response, solve
+from dynax.algorithms.factor import Factor, factor_at, response, solve
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.compile.batching import KEPT, along_moving, is_zero, trailing
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize
 from dynax.derivatives.tangent import apply, tangent
 from dynax.model import Model
 from dynax.model.configuration import rate_rows, tangent_rows
+from dynax.tree.bodies import world_inertias
+from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
 
@@ -53,23 +56,35 @@ def residuals(model: Model, q, v, tau, external, execution: str) -> tuple[jax.Ar
     return x.a, jax.tree.map(partial(full, batch=q.shape[1:]), found)
 
 
+def residuals_again(model: Model, at: Point, external, execution: str) -> Residuals:
+    """The same where the acceleration has been found before."""
+    s = setup(model, at.q, at.v, execution)
+    kin = kinematics(model, s, at.v, at.a, positions=True, accelerations=True, gravity=True)
+    inertias = world_inertias(s, kin)
+    return Residuals(at.q, at.v, at.a, kin, inertias, factor_at(model, s, kin, inertias))
+
+
 def closed_form(model: Model) -> bool:
     """Whether the rule serves this model."""
     topology = model.topology
     return topology.nv <= MOST_FREEDOMS and all(joint.holonomic for joint in topology.joints)
 
 
-def differentiable(core: Callable, execution: str) -> Callable:
+def differentiable(core: Callable, execution: str, *, kept: bool = False) -> Callable:
     """Forward dynamics `core(model, q, v, tau, external)` for plain `vmap`, with its differentiation rule.
 
-    Derivatives walk by the same `execution` as the core.
+    Derivatives walk by the same `execution` as the core. `kept`: rollouts keep the acceleration, and reverse mode
+    begins with that instead of going forward once more, a third to a half less time in a step's gradient. Of forward
+    dynamics by itself it would compile half as long again.
     """
 
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         if not closed_form(primals[0]):
             return along_moving(core, primals, tangents)
         a, found = value_and_residuals(*primals)
-        return a, _tangent_of(primals, tangents, a, found, execution)
+        if kept:
+            a = checkpoint_name(a, KEPT)
+        return a, _tangent_of(primals, tangents, a, found, execution, kept)
 
     def rule_with_residuals(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         a, found = value_and_residuals(*primals)
@@ -123,7 +138,9 @@ class Moves(NamedTuple):
         return jax.tree.unflatten(self.structure, current)
 
 
-def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals, execution: str) -> jax.Array:
+def _tangent_of(
+    primals: tuple, tangents: tuple, a: jax.Array, found: Residuals, execution: str, kept: bool = False
+) -> jax.Array:
     """The tangent of the acceleration."""
     model, q, v, _, external = primals
     moves = Moves.of(primals, tangents)
@@ -131,12 +148,17 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
     paths, structure = jax.tree_util.tree_flatten_with_path((model, external))
     at = Point(q, v, a, moves.leaves)
 
+    def at_hand(known: tuple, at: Point) -> tuple[Residuals, Model, jax.Array | None]:
+        found, constants = known
+        model, external = jax.tree.unflatten(structure, constants)
+        return residuals_again(model, at, external, execution) if found is None else found, model, external
+
     def inverse_dynamics(constants: list, leaves: tuple, q, v, a) -> jax.Array:
         model, external = with_leaves(constants, leaves)
         return rnea(model, q, v, a, external, execution)
 
-    def paired(known: tuple, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
-        found, constants = known
+    def paired(known: tuple, found: Residuals, weights: Weights, at: Point, leaves: tuple) -> jax.Array:
+        constants = known[1]
         if all(is_local(paths[k][0]) for k in moving):
             model, external = with_leaves(constants, leaves)
             return local_power(model, found.kin, found.q, found.v, found.a, external, weights, execution)
@@ -151,8 +173,8 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
         return jax.jvp(partial(inverse_dynamics, constants), (at.leaves, at.q, at.v, at.a), rates)[1]
 
     def forward(known: tuple, at: Point, b: Change) -> jax.Array:
-        found, constants = known
-        model, external = jax.tree.unflatten(structure, constants)
+        constants = known[1]
+        found, model, external = at_hand(known, at)
         s = setup(model, found.q, found.v, execution)
         linear = linearize(model, s, found.kin, found.inertias, found.v, found.a, external)
         force = b.last - apply(model, tangent(model, linear, found.q, found.v), b.q, b.v)
@@ -162,8 +184,7 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
         return solve(found.factor, force[:, None])[:, 0]
 
     def backward(known: tuple, at: Point, bar: jax.Array) -> Change:
-        found, constants = known
-        model, external = jax.tree.unflatten(structure, constants)
+        found, model, external = at_hand(known, at)
         force, motions = response(found.factor, bar[:, None])
         weights = Weights(force[:, 0], jax.tree.map(lambda x: x[:, 0], motions))
         bar_q = bar_v = None
@@ -173,12 +194,16 @@ def _tangent_of(primals: tuple, tangents: tuple, a: jax.Array, found: Residuals,
             bar_q, bar_v = (None if x is None else -rate for x, rate in zip((right.q, right.v), along, strict=True))
         leaves = ()
         if moving:
-            power, along = jax.vjp(partial(paired, known, weights, at), at.leaves)
+            power, along = jax.vjp(partial(paired, known, found, weights, at), at.leaves)
             leaves = jax.tree.map(jnp.negative, *along(jnp.ones_like(power)))
         return Change(leaves, bar_q, bar_v, weights.freedoms)
 
+    def seen(given: tuple) -> tuple:
+        (_, constants), at = given
+        return (None, constants), at
+
     right = moves.change
-    return solution(system, forward, backward)((found, constants), at, right)
+    return solution(system, forward, backward, seen if kept else tuple)((found, constants), at, right)
 
 
 def full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:

@@ -26,6 +26,9 @@ EXECUTIONS = {
     "associative": jax.jit(trailing(aba_associative)),
 }
 
+# Of steps, whose gradients begin with the acceleration that a rollout has kept.
+kept_forward_dynamics = jax.jit(differentiable(aba, "automatic", kept=True))
+
 
 @for_models
 def forward_dynamics(

@@ -24,7 +24,7 @@ from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.configuration import integrate_rows
 from dynax.sweep import take_rows
-from dynax.tree.bodies import passive_force, spring_force
+from dynax.tree.bodies import resistance
 
 
 def geared(model: Any) -> bool:
@@ -51,10 +51,25 @@ def geared_acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array
     """`v'`, shape `(nv,)`, as `constrained_dynamics` has it."""
     nothing = jnp.zeros_like(v)
     smooth = model.replace(damping=nothing, friction_loss=nothing)
-    tree = tau + spring_force(model, q) - passive_force(model, q, v)
-    force = jnp.concatenate([tree, jnp.zeros(len(model.couplings), v.dtype)])
-    found = checkpoint_name(_found(*lax.stop_gradient((smooth, q, v, force))), KEPT)
-    return accelerations(smooth, q, v, force, jnp.zeros((), v.dtype), found)[0, : model.nv]
+    force = jnp.concatenate([tau - resistance(model, v), jnp.zeros(len(model.couplings), v.dtype)])
+    return _known(smooth, q, v, force)
+
+
+def _known(model: Model, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
+    """The solution `a` of `M a + bias(q, v) = force` on the gears, without damping and friction."""
+    found = checkpoint_name(_found(*lax.stop_gradient((model, q, v, force))), KEPT)
+    return accelerations(model, q, v, force, jnp.zeros((), v.dtype), found)[0, : model.nv]
+
+
+def allowed(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """The velocity nearest to `v` that the gears allow, `admissible_velocity`: with the change by an impulse as the
+    acceleration of a tree at rest, without weight and springs."""
+    nothing = jnp.zeros_like(v)
+    bare = model.replace(
+        gravity=jnp.zeros_like(model.gravity), stiffness=nothing, damping=nothing, friction_loss=nothing
+    )
+    asked = jnp.concatenate([nothing, -(gear_matrix(model, v) @ v)])
+    return v + _known(bare, q, nothing, asked)
 
 
 def on_gears(model: Model, q: jax.Array) -> jax.Array:

@@ -28,8 +28,8 @@ from dynax.embedding.meanings import kept_dynamics
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
-from dynax.routes.forward_dynamics import forward_dynamics
-from dynax.simulate.geared import geared, geared_acceleration
+from dynax.routes.forward_dynamics import forward_dynamics, kept_forward_dynamics
+from dynax.simulate.geared import allowed, geared, geared_acceleration, on_gears
 
 State = tuple[jax.Array, jax.Array]
 """Configuration and velocity."""
@@ -60,6 +60,9 @@ def closed(model: Model) -> bool:
 
 def kept(model: Model, state: State) -> State:
     """The state on the loops, gears and conditions again, which a step has left by its own error."""
+    if geared(model):
+        q = on_gears(model, state[0])
+        return q, allowed(model, q, state[1])
     return settled(model, *state) if closed(model) else state
 
 
@@ -108,4 +111,8 @@ def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay
         return kept_dynamics(now, q, v, tau, None)
     if geared(now):
         return geared_acceleration(now, q, v, tau)
-    return constrained_dynamics(now, q, v, tau).a if closed(model) else forward_dynamics(now, q, v, tau)
+    if closed(model):
+        return constrained_dynamics(now, q, v, tau).a
+    if isinstance(now, Model):
+        return kept_forward_dynamics(now, q, v, tau, None)
+    return forward_dynamics(now, q, v, tau)

@@ -106,14 +106,16 @@ def per_velocity(leaf: jax.Array, like: jax.Array, own: np.ndarray | slice = sli
 def passive_force(model: Model, q: jax.Array, v: jax.Array, bodies: np.ndarray | None = None) -> jax.Array:
     """What joints, all or those of some bodies, need against damping, dry friction and springs:
     `d v + f tanh(v / v_f) + k (q - q_0)`."""
+    return resistance(model, v, bodies) + spring_force(model, q, bodies)
+
+
+def resistance(model: Model, v: jax.Array, bodies: np.ndarray | None = None) -> jax.Array:
+    """What joints need against damping and dry friction, `d v + f tanh(v / v_f)`."""
     own = slice(None) if bodies is None else np.flatnonzero(np.isin(model.topology.body_of_velocity, bodies))
     v = v if isinstance(own, slice) else take_rows(v, own)
     friction_velocity = model.friction_velocity.astype(v.dtype)
-    return (
-        per_velocity(model.damping, v, own) * v
-        + per_velocity(model.friction_loss, v, own) * jnp.tanh(v / friction_velocity)
-        + spring_force(model, q, bodies)
-    )
+    smooth = per_velocity(model.friction_loss, v, own) * jnp.tanh(v / friction_velocity)
+    return per_velocity(model.damping, v, own) * v + smooth
 
 
 def spring_force(model: Model, q: jax.Array, bodies: np.ndarray | None = None) -> jax.Array:

@@ -12,6 +12,7 @@ from simulate.systems import advance, at, double_pendulum, moving, solid
 
 import dynax as dx
 from dynax.compile.one_kernel import equations
+from dynax.routes.forward_dynamics import kept_forward_dynamics
 
 MODEL = double_pendulum()
 Q, V = jnp.array([0.3, -0.8]), jnp.array([0.5, 0.1])
@@ -49,6 +50,24 @@ def test_gradient_of_a_rollout(stepper, rng):
         direction[name] = jnp.asarray(rng.normal(size=inputs[name].shape))
         along = float(jnp.vdot(gradient[name], direction[name]))
         assert along == pytest.approx(float(slope(loss, inputs, direction)), rel=1e-7, abs=1e-8), name
+
+
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_acceleration_that_rollouts_keep(order, rng):
+    """Derivatives are those of forward dynamics, by the state and by leaves, also under a checkpoint."""
+    weights, tau = jnp.asarray(rng.normal(size=(2, 2)))
+
+    def of(function):
+        @jax.checkpoint
+        def power(q, v, mass):
+            return weights @ function(MODEL.replace(mass=mass), q, v, tau, None)
+
+        gradient = jax.grad(power, argnums=(0, 1, 2))
+        x = Q, V, MODEL.mass
+        return jax.jit(gradient)(*x) if order == 1 else jax.jit(lambda *x: jax.jvp(gradient, x, x)[1])(*x)
+
+    kept, free = of(kept_forward_dynamics), of(dx.forward_dynamics)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-12), kept, free)
 
 
 @pytest.mark.parametrize("stepper", ["semi_implicit", pytest.param("implicit_midpoint", marks=pytest.mark.slow)])
