@@ -61,8 +61,10 @@ TOGETHER = 1024
 """Samples among which they are looked for: of a humanoid's step 27 us, 29 among 512, 49 where they wait in tiles."""
 WAITING = 48
 """Samples side by side, of those: a humanoid's step takes 33.3 us, 34.0 by 80, 35.5 by 32. Few take many steps."""
-HALVINGS = 6
-"""Lengths of a step that are tried, at most."""
+HALVINGS = 4
+"""Lengths of a step that are tried, at most. Of 11,264 problems of a Panda with a cube 8.7 steps are taken with 6, 8.1
+with 4, and 2 and 4 end as wedged; in float64, where contacts are harder, 68 and 54 of 3,755. With 3, and more with 2,
+more are wedged there."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
 UNSOLVED = 10.0
