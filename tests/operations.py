@@ -45,8 +45,8 @@ def _each(equation: Any) -> int:
     size = math.prod(out.shape)
     if name in ONE:
         return size
-    if name in ("reduce_sum", "cumsum", "reduce_max", "reduce_min"):
-        return math.prod(equation.invars[0].aval.shape) - (size if name.startswith("reduce") else 0)
+    if name in ("reduce_sum", "cumsum", "reduce_max", "reduce_min", "dynax_sum"):
+        return math.prod(equation.invars[0].aval.shape) - (0 if name == "cumsum" else size)
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
         return 2 * size * math.prod(equation.invars[0].aval.shape[k] for k in contracted)

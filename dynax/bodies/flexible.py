@@ -144,7 +144,8 @@ class FlexibleBodies:
             front = jax.tree.map(lambda a, rows=rows: take_rows(a, np.array(rows)), arrays)
             own = function(body, of, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
             found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
-        return jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch)))[self._order], *found)
+        every = jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch))), *found)
+        return take_rows(every, self._order)
 
     def places(self, eta: jax.Array, rate: jax.Array) -> Places:
         """The frames in their first nodes, and the other nodes in their frames, those that are displaced.
@@ -215,7 +216,7 @@ class FlexibleBodies:
 
     def of_owner(self, x: jax.Array) -> jax.Array:
         """Quantities of bodies at each of their places."""
-        return x[self.owner]
+        return take_rows(x, self.owner)
 
 
 def _modal(body: FlexibleBody, here: Deformed) -> tuple:

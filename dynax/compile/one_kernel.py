@@ -34,7 +34,7 @@ LOOPS = frozenset(
         *("mul", "ne", "neg", "not", "or", "pad", "pow", "reduce_and", "reduce_max", "reduce_min", "reduce_or"),
         *("reduce_prod", "reduce_sum", "rem", "reshape", "rev", "round", "rsqrt", "select_n", "sign", "sin", "slice"),
         *("split", "sqrt", "square", "squeeze", "stack", "stop_gradient", "sub", "tan", "tanh", "transpose", "unstack"),
-        *("dynax_apart", "dynax_links", "dynax_place", "dynax_rows"),
+        *("dynax_apart", "dynax_links", "dynax_place", "dynax_rows", "dynax_sum"),
     )
 )
 """Primitives of which XLA on a CPU makes loops."""

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.algorithms.coriolis import velocity_moments
+from dynax.algorithms.coriolis import VelocityMoment, velocity_moments
 from dynax.derivatives.inverse_dynamics import joint_block, joint_slope
 from dynax.derivatives.linearize import displacements
 from dynax.model import Model
-from dynax.spatial import Motion, Vec3
+from dynax.spatial import Force, Motion, Vec3
 from dynax.spatial.components import component_dataclass
 from dynax.sweep import take_rows
 from dynax.tree.bodies import carried_sums, net_forces, passive_force, per_velocity, world_inertias
@@ -51,6 +51,11 @@ class Couple:
 
     def shift_to_parent(self, offset: Vec3) -> Couple:
         return self
+
+
+def couple_of(moment: VelocityMoment, weight: Motion) -> Couple:
+    """`C` of a rigid body."""
+    return Couple(moment.apply_transpose(weight).angular * 2.0)
 
 
 class Weights(NamedTuple):
@@ -88,7 +93,7 @@ def whole_adjoint(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, 
     whole = s._replace(batch=weights.freedoms.shape[1:])
     own = velocity_moments(kin, inertias)
     momenta = Parts(*(i @ w for i, w in zip(inertias, weights.bodies, strict=True)))
-    couples = Parts(*(Couple(b.apply_transpose(w).angular * 2.0) for b, w in zip(own, weights.bodies, strict=True)))
+    couples = Parts(*(couple_of(b, w) for b, w in zip(own, weights.bodies, strict=True)))
     sums = carried_sums(whole, kin, momenta, couples, net_forces(s, kin, inertias, external))
     momentum, couple, force = (per_freedom(s, total) for total in sums)
 
@@ -103,6 +108,44 @@ def whole_adjoint(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, 
     along_a = x.s.dot(momentum) + per_velocity(model.armature, weights.freedoms) * weights.freedoms
     along_q = along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms)
     return Adjoint(along_q, along_v, along_a, x.s.dot(force))
+
+
+class AtJoints(NamedTuple):
+    """Rates of a power by the motion at each body's joint, in body order, world axes about the joint."""
+
+    displacement: Force
+    """Of all that the body carries."""
+    velocity: Force
+    acceleration: Force
+    weight: Force
+
+
+def at_joints(s: Setup, kin: Parts, weights: Parts, momenta: Parts, couples: Parts, forces: Parts) -> AtJoints:
+    """The same for a tree of bodies of any kind, from the rates `A`, `C` and `F` of the power of each body by its own
+    acceleration, velocity and weights; where these move with it, `C` has `v x* A` besides and is a couple.
+
+    With the motions of the parent, as those of a point of it at the joint,
+
+        displacement    v_p x* (v_p x* A) - a_p x* A - v_p x* C - w_p x* F        velocity    C - (v_p + v) x* A
+    """
+    order, parents = s.layout.body_order, np.asarray(s.layout.topology.parents)
+    a, c, f = map(order, carried_sums(s, kin, momenta, couples, forces))
+    own = order(Parts(*((k.velocity, k.acceleration, w) for k, w in zip(kin, weights, strict=True))))
+    offset = order(Parts(kin.roots.offset, kin.rows.offset))
+    still = Motion.zero(jnp.zeros((1, *s.batch), s.dtype))
+    falling = Motion(still.angular, Vec3(*(still.linear.x - g for g in (s.gravity.x, s.gravity.y, s.gravity.z))))
+    above = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), own, (still, falling, still))
+    above = take_rows(above, np.where(parents < 0, len(parents), parents))
+    velocity, acceleration, weight = (x.shift(offset) for x in above)
+    turned = velocity.cross(a)
+    carried = velocity.cross(turned) - acceleration.cross(a) - weight.cross(f)
+    by_velocity = turned + own[0].cross(a)
+    return AtJoints(
+        Force(carried.angular - velocity.angular.cross(c.moment), carried.linear),
+        Force(c.moment - by_velocity.angular, -by_velocity.linear),
+        a,
+        f,
+    )
 
 
 def is_local(path: tuple) -> bool:

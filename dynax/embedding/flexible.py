@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.rnea import project, transmitted
-from dynax.bodies.flexible import FlexibleBodies, Modal
+from dynax.bodies.flexible import FlexibleBodies, Modal, Places
 from dynax.compile.fence import apart
 from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
@@ -56,9 +56,13 @@ def state(model: FlexibleModel, q: jax.Array, v: jax.Array | None = None) -> Sta
     """For trailing batch axes; at rest without `v`."""
     v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype) if v is None else v
     bodies, at = FlexibleBodies(model, q), model.places
-    eta = bodies.modes(q, at.modes_q)
-    rate = bodies.modes(v, at.modes_v)
-    pose, columns, drift = bodies.places(eta, rate)
+    eta, rate = bodies.modes(q, at.modes_q), bodies.modes(v, at.modes_v)
+    return state_of(model, bodies, q, v, eta, rate, bodies.places(eta, rate))
+
+
+def state_of(model: FlexibleModel, bodies: FlexibleBodies, q, v, eta, rate, places: Places) -> State:
+    """The same from what is known of the places."""
+    at, (pose, columns, drift) = model.places, places
     own = take_rows(rate, bodies.owner[bodies.displaced])
     speed = jax.tree.map(lambda a: apart(summed(a * own)), columns)
     whole = bodies.on_skeleton(q, pose, at.q, undeformed=True)
@@ -81,8 +85,10 @@ def expanded(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, v
 def reduced(model: FlexibleModel, bodies: FlexibleBodies, columns: jax.Array, force: jax.Array) -> jax.Array:
     """`X^T force`."""
     at = model.places
-    by_place = summed(columns * force[at.freedoms][:, :, None])
-    by_body = jnp.stack([summed(by_place[bodies.owner == k], 0) for k in range(len(model.members))])
+    by_place = summed(columns * take_rows(force, at.freedoms)[:, :, None])
+    by_body = jnp.stack(
+        [summed(take_rows(by_place, np.flatnonzero(bodies.owner == k)), 0) for k in range(len(model.members))]
+    )
     return take_rows(force, at.own_v) + on_modes(model, by_body)
 
 
@@ -109,16 +115,16 @@ def _mode_of_velocity(model: FlexibleModel) -> np.ndarray:
 
 def at_frames(model: FlexibleModel, s: Setup, parts: Parts):
     """Quantities of bodies at the frames of those that bend."""
-    return take_rows(s.layout.body_order(parts), _frames(model))
+    return take_rows(s.layout.body_order(parts), frames(model))
 
 
-def _frames(model: FlexibleModel) -> np.ndarray:
+def frames(model: FlexibleModel) -> np.ndarray:
     return np.array([member.frame for member in model.members], dtype=int)
 
 
 def on_frames(model: FlexibleModel, s: Setup, own) -> Parts:
     """Quantities at the frames of bodies that bend, zeros at all other bodies."""
-    return on_bodies(model, s, _frames(model), own)
+    return on_bodies(model, s, frames(model), own)
 
 
 def on_bodies(model: FlexibleModel, s: Setup, bodies: np.ndarray, own) -> Parts:
@@ -130,13 +136,19 @@ def on_bodies(model: FlexibleModel, s: Setup, bodies: np.ndarray, own) -> Parts:
     return s.layout.split(take_rows(full, where))
 
 
-def _heavy(model: FlexibleModel) -> np.ndarray:
+def own_bodies(model: FlexibleModel) -> np.ndarray:
+    """The bodies of the skeleton which are no places: those with joints of the model."""
+    at = {body for m in model.members for body in (m.frame, *m.nodes)}
+    return np.array([body for body in range(model.num_bodies) if body not in at], dtype=int)
+
+
+def heavy_bodies(model: FlexibleModel) -> np.ndarray:
     """The rigid bodies: those of the skeleton which are no places, and the places to which some are welded."""
     light = {body for m in model.members for body in (m.held, m.frame, *m.nodes) if body not in m.loaded}
     return np.array([body for body in range(model.num_bodies) if body not in light], dtype=int)
 
 
-def _joined(a, b):
+def joined(a, b):
     """Rows of the one and of the other."""
     batch = jax.tree.leaves(a)[0].shape[1:]
     return jax.tree.map(lambda a, b: jnp.concatenate([a, jnp.broadcast_to(b, (len(b), *batch))]), a, b)
@@ -183,11 +195,11 @@ def moving(model: FlexibleModel, at: State, a, external, execution: str = "level
     force, modal = bending.momentum(acceleration, modes)
     elastic = jnp.zeros_like(modal) if rest else bodies.elastic(at.eta, at.rate)
     force = (force + more).rotate(rotation)
-    heavy = _heavy(model)
+    heavy = heavy_bodies(model)
     rotation, velocity, acceleration = take_rows(s.layout.body_order(motion), heavy)
     inertia = take_rows(s.layout.body_order(s.constants).inertia, heavy).rotate(rotation)
     rigid = body_force(inertia, velocity, acceleration)
-    forces = on_bodies(model, s, np.concatenate([_frames(model), heavy]), _joined(force, rigid))
+    forces = on_bodies(model, s, np.concatenate([frames(model), heavy]), joined(force, rigid))
     if external is not None:
         outside = external_forces(s, kin, external)
         forces = Parts(forces.roots - outside.roots, forces.rows - outside.rows)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.embedding.flexible import of_skeleton
+from dynax.embedding.flexible import of_skeleton, own_bodies
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     bracket_rows,
+    by_joint_kind,
     configuration_rate,
     difference,
     difference_rows,
@@ -27,6 +30,24 @@ from dynax.sweep import take_rows
 
 PLACE = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 """Of a free joint at its identity."""
+
+
+def _of_joints(
+    model: FlexibleModel, function: Callable, sizes: tuple[str, ...], modes: jax.Array, *x: jax.Array
+) -> jax.Array:
+    """`by_joint_kind` of the joints, on vectors of the model, and `modes`, a vector like the result that is zero
+    elsewhere."""
+    at, topology = model.places, model.skeleton.topology
+    start = {"nq": np.append(at.q, -1)[topology.q_start[:-1]], "nv": np.append(at.v, -1)[topology.v_start[:-1]]}
+    found = by_joint_kind(model.skeleton, function, [start[n] for n in sizes], sizes, *x, bodies=own_bodies(model))
+    own = (at.own_q if sizes[-1] == "nq" else at.own_v) >= 0
+    return take_rows(found, np.where(own, np.cumsum(own) - 1, -1)) + modes
+
+
+def _are_screws(model: FlexibleModel) -> bool:
+    """Whether coordinates of joints change as `v` says."""
+    joints = model.skeleton.topology.joints
+    return all(joints[body].screw is not None or not joints[body].nv for body in own_bodies(model))
 
 
 def _joints(model: FlexibleModel, q: jax.Array) -> jax.Array:
@@ -56,23 +77,23 @@ def _modes_as(x: jax.Array, source: np.ndarray, target: np.ndarray, size: int) -
 @extend(integrate_rows, FlexibleModel)
 def _(model, q, dv):
     at = model.places
-    moved = integrate_rows(model.skeleton, _joints(model, q), _rates(model, dv))
     modes = _modes_as(q, at.modes_q, at.modes_q, model.nq) + _modes_as(dv, at.modes_v, at.modes_q, model.nq)
-    return _own(moved, modes, at.own_q)
+    return _of_joints(model, lambda kind, p, a, b: kind.integrate(a, b, p), ("nq", "nv", "nq"), modes, q, dv)
 
 
 @extend(difference_rows, FlexibleModel)
 def _(model, q0, q1):
     at = model.places
-    apart = difference_rows(model.skeleton, _joints(model, q0), _joints(model, q1))
-    return _own(apart, _modes_as(q1 - q0, at.modes_q, at.modes_v, model.nv), at.own_v)
+    modes = _modes_as(q1 - q0, at.modes_q, at.modes_v, model.nv)
+    return _of_joints(model, lambda kind, _, a, b: kind.difference(a, b), ("nq", "nq", "nv"), modes, q0, q1)
 
 
 @extend(rate_rows, FlexibleModel)
 def _(model, q, v):
-    at = model.places
-    rate = rate_rows(model.skeleton, _joints(model, q), _rates(model, v))
-    return _own(rate, _modes_as(v, at.modes_v, at.modes_q, model.nq), at.own_q)
+    if _are_screws(model):
+        return v
+    modes = _modes_as(v, model.places.modes_v, model.places.modes_q, model.nq)
+    return _of_joints(model, lambda kind, p, a, b: kind.rate(a, b, p), ("nq", "nv", "nq"), modes, q, v)
 
 
 @extend(bracket_rows, FlexibleModel)
@@ -83,7 +104,10 @@ def _(model, a, b):
 
 @extend(tangent_rows, FlexibleModel)
 def _(model, q, dq):
-    return jax.jvp(lambda x: difference_rows(model, q, x), (q,), (dq,))[1]
+    if _are_screws(model):
+        return dq
+    modes = _modes_as(dq, model.places.modes_q, model.places.modes_v, model.nv)
+    return _of_joints(model, lambda kind, _, a, b: kind.tangent(a, b), ("nq", "nq", "nv"), modes, q, dq)
 
 
 # What is made of these alone is the same function.

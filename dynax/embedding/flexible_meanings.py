@@ -52,6 +52,7 @@ from dynax.embedding.flexible import (
     state,
     with_bending,
 )
+from dynax.embedding.flexible_adjoint import closed_adjoint
 from dynax.embedding.flexible_composite import composite
 from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
@@ -211,7 +212,10 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
     extend(_function, FlexibleModel)(_function.__wrapped__)
 
 
-_FORWARD = {execution: differentiable(partial(solved, execution=execution), inverse) for execution in sweep.EXECUTIONS}
+_FORWARD = {
+    execution: differentiable(partial(solved, execution=execution), inverse, closed_adjoint)
+    for execution in sweep.EXECUTIONS
+}
 _FORWARD["automatic"] = _FORWARD["levels"]
 
 

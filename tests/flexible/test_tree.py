@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flexible.systems import RIGID, System, at, body_of, by_particles, chain, floating, nodal_data, random_state
+from flexible.systems import RIGID, System, arm, at, body_of, by_particles, chain, floating, nodal_data, random_state
 from simulate.systems import advance, energy
 
 import dynax as dx
+from dynax.embedding.flexible import inverse
+from dynax.embedding.flexible_adjoint import power_rates
 from dynax.embedding.flexible_nodes import forward
 
 close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11)
@@ -210,6 +212,28 @@ def test_derivatives_and_batches(rng):
     np.testing.assert_allclose((at_steps[1] - at_steps[0]) / (2 * step), forward_mode, rtol=1e-7, atol=1e-6)
     backward = jax.jit(jax.grad(lambda *at: acceleration(*at) @ tau, argnums=(0, 1, 2)))(1.0, q, v)
     np.testing.assert_allclose(sum(jnp.sum(g * t) for g, t in zip(backward, tangent, strict=True)), forward_mode @ tau)
+
+
+@pytest.mark.parametrize("bent", [0.05, 0.0])
+@pytest.mark.parametrize("kind", [arm, floating])
+def test_rates_of_power_are_derivatives_of_inverse_dynamics(rng, kind, bent):
+    """Joints of all sorts, columns that move among them, unlike numbers of modes, first nodes that move, a free base
+    that bends: the closed form is what differentiating the recursion gives, also where nothing is bent."""
+    model = kind(nodal_data(rng, 3), nodal_data(rng, 2), (0.1, 0.2, -9.0)) if kind is floating else kind(
+        nodal_data(rng, 3), nodal_data(rng, 2)
+    )  # fmt: skip
+    modes = np.concatenate([row[row >= 0] for row in model.places.modes_q])
+    q = dx.random_configuration(model, jax.random.key(1)).at[modes].set(bent * rng.normal(size=len(modes)))
+    v, a, weights = jnp.asarray(rng.normal(size=(3, model.nv)))
+    external = jnp.asarray(rng.normal(size=(model.num_bodies, 6)))
+
+    def power(step, v):
+        return weights @ inverse(model, q + dx.configuration_rate(model, q, step), v, a, external)
+
+    expected = jax.jit(jax.grad(power, argnums=(0, 1)))(jnp.zeros(model.nv), v)
+    found = jax.jit(lambda q, v: power_rates(model, q, v, a, external, weights))(q, v)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13 * np.abs(theirs).max())
 
 
 def test_motion_in_time(rng):

@@ -32,6 +32,11 @@ def _reduced(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.ndar
     return along(scalars, operation, dtype, x, x.ndim - 1)
 
 
+@rule("dynax_sum")
+def _summed(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.ndarray:
+    return along(scalars, "+", equation.outvars[0].aval.dtype, args[0], equation.params["axis"])
+
+
 @rule("argmax", "argmin")
 def _first_best(scalars: Scalars, equation: Any, args: list[np.ndarray]) -> np.ndarray:
     (axis,) = equation.params["axes"]

@@ -1,0 +1,203 @@
+"""The derivative of inverse dynamics of bodies that bend transposed, in closed form.
+
+Weights `w` of the forces that freedoms need are velocities `W = X w` of the skeleton, so that their power is that of
+the forces on all bodies. As the skeleton moves, its rates are those of a tree of rigid bodies (`derivatives.adjoint`),
+in which a body that bends has another power,
+
+    p(eta, etad, v) = [W; w] . (M(eta) [a; etadd] + b(eta, etad, v))    F = dp/dW    A = dp/da = M [W; w]
+                                                                        C = dp/dv + v x* A, a couple
+
+With the rates `l_q, l_v, l_a, l_W` by displacements, velocities, accelerations and weights of the places,
+
+    by eta     X^T l_q + d/deta (l_v . X etad + l_a . (X etadd + Xdot etad) + l_W . X w + p)
+    by etad    X^T l_v + d/detad (l_a . Xdot etad + p)
+
+So JAX differentiates formulas of single bodies and joints, and no walk. Arrays have the axes of the batch last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dynax.algorithms.coriolis import VelocityMoment
+from dynax.algorithms.factor import Factor, solve
+from dynax.bodies.flexible import FlexibleBodies, Places
+from dynax.compile.fence import apart
+from dynax.derivatives.adjoint import AtJoints, Couple, at_joints, couple_of
+from dynax.derivatives.implicit import Change
+from dynax.derivatives.rule import Point
+from dynax.embedding.flexible import (
+    State,
+    at_frames,
+    expanded,
+    frames,
+    heavy_bodies,
+    joined,
+    of_skeleton,
+    on_bodies,
+    on_modes,
+    own_bodies,
+    passive,
+    state_of,
+)
+from dynax.linear.sums import summed
+from dynax.model.configuration import rate_rows
+from dynax.model.flexible import FlexibleModel
+from dynax.spatial import Force, Mat3, Motion
+from dynax.sweep import take_entries, take_rows
+from dynax.tree.bodies import body_force, external_forces
+from dynax.tree.freedoms import columns_of
+from dynax.tree.kinematics import kinematics, moved
+from dynax.tree.layout import Parts
+from dynax.tree.setup import Setup, lift, setup
+
+
+def closed_adjoint(model: FlexibleModel, paths: list) -> Callable[..., Change] | None:
+    """The function `(given, at, bar, factor)` of `embedding.rule` where the state alone moves, and has as many
+    directions as velocities."""
+    if paths or not all(joint.holonomic for joint in model.skeleton.topology.joints):
+        return None
+    return _adjoint
+
+
+def _adjoint(given: Callable[[tuple], tuple[FlexibleModel, Any]], at: Point, bar: jax.Array, factor: Factor) -> Change:
+    model, external = given(())
+    weights = solve(factor, bar[:, None])[:, 0]
+    along_q, along_v = power_rates(model, at.q, at.v, at.a, external, weights)
+    return Change((), -along_q, -along_v, weights)
+
+
+def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q` and along `v`, vectors like `v`."""
+    tree, places, bodies = model.skeleton, model.places, FlexibleBodies(model, q)
+    eta = bodies.modes(q, places.modes_q)
+    rate, up, pairs = (bodies.modes(x, places.modes_v) for x in (v, a, weights))
+    found, pull_places = jax.vjp(bodies.places, eta, rate)
+    x = state_of(model, bodies, q, v, eta, rate, found)
+    s, acceleration = setup(tree, x.q, x.v), x.drift + expanded(model, bodies, x.columns, a)
+    kin = kinematics(tree, s, x.v, acceleration, accelerations=True, gravity=True)
+    weight = expanded(model, bodies, x.columns, weights)
+    moving = moved(tree, s, kin, weight)
+    motions = Parts(*((k.rotation, k.velocity, k.acceleration, w) for k, w in zip(kin, moving, strict=True)))
+
+    by_eta, by_rate, own = _of_bodies(model, x, s, motions, up, pairs)
+    if external is not None:
+        outside = external_forces(s, kin, external)
+        own[2] = Parts(*(a - b for a, b in zip(own[2], outside, strict=True)))
+    at = at_joints(s, kin, moving, *own)
+
+    # Free joints of places: their columns are their own axes.
+    rotation = s.layout.body_order(Parts(*((k.rotation,) for k in kin)))[0]
+    which = model.skeleton.topology.body_of_velocity[places.freedoms[bodies.displaced, 0]]
+    turn, forces = take_rows((rotation, at), which)
+    l_q, l_v, l_a, l_w = (force.rotate_back(turn) for force in forces)
+    each = jax.tree.map(lambda y: y[:, None], (l_q, l_v, l_a, l_w))
+    y, z, w = (take_rows(y, bodies.owner[bodies.displaced]) for y in (rate, up, pairs))
+    by_columns = _dual(each[1] * y + each[2] * z + each[3] * w)
+    none = jax.tree.map(jnp.zeros_like, found.pose)
+    more = pull_places(Places(none, by_columns, _dual(l_a)))
+    sums = [_by_body(bodies, x.moves.dot(force)) for force in each[:2]]
+    by_eta, by_rate = by_eta + more[0] + sums[0], by_rate + more[1] + sums[1]
+
+    still = jnp.zeros_like(v)
+    total, pull = jax.vjp(lambda d, v: _resisted(model, x, q + rate_rows(model, q, d), v, weights), still, v)
+    parts = _by_columns(model, s, kin, at), *_by_own(model, x, s, rotation, at, acceleration, weight)
+    bends = on_modes(model, by_eta), on_modes(model, by_rate)
+    along_q, along_v = (reduce(jnp.add, each) for each in zip(bends, pull(jnp.ones_like(total)), *parts, strict=True))
+    return along_q, along_v
+
+
+def _dual(force: Force) -> Motion:
+    """A cotangent of a motion, as JAX has it."""
+    return Motion(force.angular, force.linear)
+
+
+def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
+    """Sums over the displaced places of each body."""
+    owner = bodies.owner[bodies.displaced]
+    return jnp.stack([summed(take_rows(of_places, np.flatnonzero(owner == k)), 0) for k in range(owner.max() + 1)])
+
+
+def _of_bodies(model: FlexibleModel, x: State, s: Setup, motions: Parts, up, pairs) -> tuple:
+    """The rates of all bodies' power by themselves: by modes, by their rates, and `A`, `C` and `F`."""
+    rotation, *three = at_frames(model, s, motions)
+    velocity, acceleration, weight = jax.tree.map(apart, [m.rotate_back(rotation) for m in three])
+
+    def bent(eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[tuple[Force, jax.Array], Force]:
+        inertia, more, own = x.bodies.moving(eta, rate, velocity)
+        force, modal = inertia.momentum(acceleration, up)
+        return (force + more, modal + own + x.bodies.elastic(eta, rate)), inertia.momentum(weight, pairs)[0]
+
+    (force, _), pull, momentum = jax.vjp(bent, x.eta, x.rate, velocity, has_aux=True)
+    by_eta, by_rate, by_velocity = pull((Force(weight.angular, weight.linear), pairs))
+    couple = Couple(by_velocity.angular + velocity.cross(momentum).angular)
+    heavy = heavy_bodies(model)
+    turn, velocity, acceleration, weight = take_rows(s.layout.body_order(motions), heavy)
+    inertia = take_rows(s.layout.body_order(s.constants).inertia, heavy).rotate(turn)
+    rigid = (
+        inertia @ weight,
+        couple_of(VelocityMoment.of(inertia, velocity), weight),
+        body_force(inertia, velocity, acceleration),
+    )
+    where = np.concatenate([frames(model), heavy])
+    bending = momentum.rotate(rotation), Couple(rotation @ couple.moment), force.rotate(rotation)
+    return by_eta, by_rate, [on_bodies(model, s, where, joined(a, b)) for a, b in zip(bending, rigid, strict=True)]
+
+
+def _resisted(model: FlexibleModel, x: State, q: jax.Array, v: jax.Array, weights: jax.Array) -> jax.Array:
+    """The power of the weights against damping, friction and springs of joints."""
+    at, like = model.places, q[None, None, :1]
+    none = [jnp.zeros((len(at.freedoms), n, *q.shape[1:]), like.dtype) for n in (7, 6)]
+    whole = [of_skeleton(y, zero, place) for y, zero, place in zip((q, v), none, (at.q, at.v), strict=True)]
+    return jnp.sum(weights * passive(model, x._replace(q=whole[0], v=whole[1])), axis=0)
+
+
+def _by_columns(model: FlexibleModel, s: Setup, kin: Parts, at: AtJoints) -> tuple[jax.Array, jax.Array]:
+    """The rates by the freedoms of joints whose columns stand still, vectors like `v`."""
+    own = model.places.own_v >= 0
+    freedoms = model.places.own_v[own]
+    columns = columns_of(model.skeleton, s, kin, freedoms)
+    by = take_rows(at, model.skeleton.topology.body_of_velocity[freedoms])
+    rates = columns.dot(by.displacement), columns.dot(by.velocity)
+    along_q, along_v = take_rows(rates, np.where(own, np.cumsum(own) - 1, -1))
+    return along_q, along_v
+
+
+def _by_own(model: FlexibleModel, x: State, s: Setup, rotation: Mat3, at: AtJoints, a, weight) -> list:
+    """What columns that move add to these, each kind of joint by itself; `a` and `weight` are the skeleton's."""
+    topology, time = model.skeleton.topology, lift(model.skeleton.time, 0, len(s.batch), s.dtype)
+    parameters = lift(model.skeleton.joint_parameters, 1, len(s.batch), s.dtype)
+    found = []
+    for kind, members, _ in s.motions:
+        bodies = members[np.isin(members, own_bodies(model))]
+        if kind.screw is not None or not kind.nv or not len(bodies):
+            continue
+        q = take_entries(x.q, topology.q_start[bodies], kind.nq)
+        rates, ups, pairs = (take_entries(y, topology.v_start[bodies], kind.nv) for y in (x.v, a, weight))
+        constants = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
+        clock = jnp.broadcast_to(time, q[0].shape)
+        turn, by = take_rows((rotation, at), bodies)
+        _, velocity, acceleration, paired = (force.rotate_back(turn) for force in by)
+
+        def power(d, v, kind=kind, q=q, rates=rates, ups=ups, pairs=pairs, constants=constants, clock=clock,
+                  velocity=velocity, acceleration=acceleration, paired=paired):  # fmt: skip
+            near = tuple(map(jnp.add, q, kind.rate(q, d, constants)))
+            own = kind.motion(near, v, constants, clock)
+            total = kind.motion(near, rates, constants, clock).velocity.dot(velocity)
+            for column, up, pair in zip(own.columns, ups, pairs, strict=True):
+                total = total + up * column.dot(acceleration) + pair * column.dot(paired)
+            return total if own.bias is None else total + own.bias.dot(acceleration)
+
+        total, pull = jax.vjp(power, tuple(map(jnp.zeros_like, rates)), rates)
+        place = np.full(topology.nv, -1)
+        place[(topology.v_start[bodies] + np.arange(kind.nv)[:, None]).reshape(-1)] = np.arange(kind.nv * len(bodies))
+        own = model.places.own_v
+        which = np.where(own >= 0, place[own], -1)
+        found.append(tuple(take_rows(jnp.concatenate(rate), which) for rate in pull(jnp.ones_like(total))))
+    return found
