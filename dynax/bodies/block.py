@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.compile.fence import apart
-from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, RigidInertia, Vec3
+from dynax.sweep.sums import summed
 from dynax.tree.nodes import Shiftable
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from dynax.compile.fence import apart
 from dynax.flexible import FlexibleBody
 from dynax.flexible.polynomials import Deformed, Polynomials
-from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Exponential, Force, Mat3, Motion, Quaternion, RigidInertia, Sym3, Vec3
 from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 
 # Each leaf's axes without those of a batch, and which of them run over modes.
 _AXES = {

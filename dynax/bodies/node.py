@@ -13,8 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.linear.sums import summed
 from dynax.spatial import ArticulatedInertia, Force, Motion, Scalar, Vec3
+from dynax.sweep.sums import summed
 from dynax.tree.nodes import Shiftable
 
 

@@ -17,6 +17,7 @@ from dynax.compile.gpu import call as on_gpu
 from dynax.compile.one_kernel import marked
 from dynax.sweep.links import linked
 from dynax.sweep.rows import read_place, take_rows
+from dynax.sweep.sums import summed
 
 MARK = "xla_cpu_small_call"
 
@@ -39,7 +40,7 @@ def every_loop(x: jax.Array) -> list[jax.Array]:
         *(jnp.tanh(x), m.T, m.max(0), m.min(1), jnp.prod(m, 0), m.sum(0), m.sum(1), moved, *walked, *looped),
         *(lax.expand_dims(x, (1,)), jnp.broadcast_to(x, (2, 12)), lax.convert_element_type(x, jnp.int32)),
         *(slope, *jnp.unstack(m), lax.rev(m, (0, 1)), jnp.copy(x), jnp.squeeze(m[:1]), lax.stop_gradient(x)),
-        *(*looked_up, linked_up, lax.round(8.0 * x, lax.RoundingMethod.TO_NEAREST_EVEN)),
+        *(*looked_up, linked_up, summed(m, 0), lax.round(8.0 * x, lax.RoundingMethod.TO_NEAREST_EVEN)),
     )
     answers = (
         *(yes, x >= 0.5, x < 0.5, x <= 0.5, x == x[0], x != x[0], yes & (x < 0.8), yes | (x < 0.3), ~yes),

@@ -34,7 +34,8 @@ from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiff
 from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
-from dynax.linear.sums import combined, summed
+from dynax.linear.sums import combined
+from dynax.sweep.sums import summed
 
 TRIES = (
     (10, 1.0, 0.0, 0.0),

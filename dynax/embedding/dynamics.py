@@ -38,13 +38,13 @@ from dynax.embedding.coefficients import (
     plan_of,
     reduced,
 )
-from dynax.linear.sums import summed
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.model.kinds import for_models
 from dynax.model.structure import Structure
 from dynax.spatial import Motion, Vec3
 from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 from dynax.tree.bodies import net_forces, passive_force, per_velocity, world_inertias
 from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import kinematics, moved

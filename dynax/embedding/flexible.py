@@ -15,10 +15,10 @@ import numpy as np
 from dynax.algorithms.rnea import project, transmitted
 from dynax.bodies.flexible import FlexibleBodies, Modal, Places
 from dynax.compile.fence import apart
-from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Motion
 from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 from dynax.tree.bodies import (
     body_force,
     external_forces,

@@ -46,11 +46,11 @@ from dynax.embedding.flexible import (
     passive,
     state_of,
 )
-from dynax.linear.sums import summed
 from dynax.model.configuration import rate_rows
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Mat3, Motion
 from dynax.sweep import take_entries, take_rows
+from dynax.sweep.sums import summed
 from dynax.tree.bodies import body_force, external_forces
 from dynax.tree.freedoms import columns_of
 from dynax.tree.kinematics import kinematics, moved

@@ -52,12 +52,12 @@ from dynax.embedding.flexible import (
 from dynax.embedding.flexible import inverse as inverse_of_tree
 from dynax.embedding.flexible import reduced as onto_tree
 from dynax.embedding.flexible_loops import rows_of
-from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.model.kinds import extend
 from dynax.model.structure import Structure
 from dynax.spatial import Force, Motion
 from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 from dynax.tree.bodies import per_velocity
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts

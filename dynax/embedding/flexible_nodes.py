@@ -30,11 +30,11 @@ from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
 from dynax.embedding.flexible import Inertias, State, bending, flat, moving, passive, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
-from dynax.linear.sums import summed
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.kinds import Kinds
+from dynax.sweep.sums import summed
 from dynax.tree.bodies import per_velocity
 from dynax.tree.freedoms import columns_of
 from dynax.tree.layout import Parts

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from dynax.errors import ModelError
 from dynax.flexible.polynomials import ENTRY, Polynomials, over
-from dynax.linear.sums import summed
+from dynax.sweep.sums import summed
 
 Level = Literal["consistent", "full", "ruthless"]
 

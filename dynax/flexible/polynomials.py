@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.compile.fence import apart
-from dynax.linear.sums import summed
+from dynax.sweep.sums import summed
 
 if TYPE_CHECKING:
     from dynax.flexible.body import FlexibleBody

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.linear.sums import summed
 from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 
 WORTH = 0.6
 """Of the work on the whole matrix, up to which branches are taken."""

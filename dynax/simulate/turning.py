@@ -26,12 +26,13 @@ from dynax.compile.batching import trailing
 from dynax.contact.placing import Places
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
-from dynax.linear.sums import Tree, by_terms
+from dynax.linear.sums import by_terms
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
+from dynax.sweep.sums import Tree
 from dynax.tree.setup import lift
 
 
