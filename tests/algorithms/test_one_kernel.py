@@ -147,8 +147,20 @@ FUNCTIONS = {
 LONG = "forward dynamics of every joint"
 
 
+@pytest.fixture
+def without_kernels(monkeypatch):
+    """A function after which programs are made for another version of JAX; none of them stays for other tests."""
+
+    def begin():
+        monkeypatch.setattr(one_kernel, "available", lambda: False)
+        jax.clear_caches()
+
+    yield begin
+    jax.clear_caches()
+
+
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == LONG else ()) for n in FUNCTIONS])
-def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
+def test_one_state_a_batch_and_many_kernels_agree(name, without_kernels):
     """In one kernel, tile by tile, and as another version of JAX would have it."""
     function, tree = FUNCTIONS[name]
     model = tree()
@@ -160,8 +172,7 @@ def test_one_state_a_batch_and_many_kernels_agree(name, monkeypatch):
     assert MARK in lone.lower(*state).as_text()
     assert MARK in tiles.lower(*batch).as_text()
     one, many = lone(*state), tiles(*batch)
-    monkeypatch.setattr(one_kernel, "available", lambda: False)
-    jax.clear_caches()
+    without_kernels()
     plain = jax.jit(jax.vmap(function))
     assert MARK not in plain.lower(*batch).as_text()
     expected = plain(*batch)
