@@ -58,7 +58,7 @@ def place(model: Model, q: jax.Array, execution: str = "automatic", *, positions
 def evaluations(
     model: Model, x: Place, known: Geared | Ungeared, v: jax.Array, tau: jax.Array, half: jax.Array, count: int
 ) -> jax.Array:
-    """`a_1` to `a_count`, shape `(count, nv, *batch)`; damping and dry friction of the model are left out."""
+    """`a_1` to `a_count`, each like `tau`, shape `(count, n, *batch)`, without the model's damping and dry friction."""
     nv = model.nv
     tau = jnp.concatenate([tau[:nv] - spring_force(model, x.setup.q), tau[nv:]])
 

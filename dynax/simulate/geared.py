@@ -1,8 +1,8 @@
 """Steps of a tree whose joints are tied by linear gears and nothing else: mimic joints, differentials, held joints.
 
 Their conditions are the same at every configuration, `K v = 0` with a constant `K` that has full rank. So nothing is
-decided in a step, an acceleration is forward dynamics with a few columns more (`algorithms.geared`), and what a step
-makes of velocities that the gears allow is allowed again.
+decided in a step, an acceleration is forward dynamics with a column more for each gear (`algorithms.geared`), and what
+a step makes of velocities that the gears allow is allowed again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from dynax.algorithms.geared import gear_matrix
 from dynax.algorithms.mean_velocity import evaluations, place
 from dynax.compile.batching import KEPT, trailing
 from dynax.constraints.dynamics import OPEN
+from dynax.constraints.saddle import apply, apply_transpose
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.linear.solve import solve
+from dynax.linear.sums import outer_products
 from dynax.model import Model
 from dynax.model.configuration import integrate_rows
 from dynax.sweep import take_rows
@@ -38,7 +40,7 @@ def closing(model: Model, v: jax.Array, dt: jax.Array) -> jax.Array:
     if not geared(model):
         return v[:0]
     once = jnp.where(dt == 0.0, 0.0, 1.0 / jnp.where(dt == 0.0, 1.0, dt))
-    return -once * (gear_matrix(model, v) @ v)
+    return -once * apply(gear_matrix(model, v), v)
 
 
 @trailing
@@ -68,7 +70,7 @@ def allowed(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     bare = model.replace(
         gravity=jnp.zeros_like(model.gravity), stiffness=nothing, damping=nothing, friction_loss=nothing
     )
-    asked = jnp.concatenate([nothing, -(gear_matrix(model, v) @ v)])
+    asked = jnp.concatenate([nothing, -apply(gear_matrix(model, v), v)])
     return v + _known(bare, q, nothing, asked)
 
 
@@ -81,7 +83,7 @@ def on_gears(model: Model, q: jax.Array) -> jax.Array:
         k = model.joint_index(joint)
         own[topology.v_start[k]] = topology.q_start[k]
     matrix = gear_matrix(model, q)
-    residual = matrix @ take_rows(q, own) - model.coupling_offset.astype(q.dtype)
+    residual = apply(matrix, take_rows(q, own)) - model.coupling_offset.astype(q.dtype)
     size = jnp.maximum(jnp.max(jnp.abs(lax.stop_gradient(matrix)), axis=1), 1.0)
-    change = solve(matrix @ matrix.T, matrix).T @ residual
+    change = apply_transpose(solve(outer_products(matrix.T, matrix.T), matrix), residual)
     return integrate_rows(model, q, jnp.where(jnp.max(jnp.abs(residual) / size) < OPEN, -change, jnp.nan))

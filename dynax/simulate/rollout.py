@@ -97,9 +97,9 @@ def rollout(
     controls, `dt`, the leaves of the model, and what a policy closes over.
 
     Loops, gears and conditions are kept: accelerations are those of `constrained_dynamics`, and each step ends with a
-    projection back on them. Where linear gears are all, as mimic joints are, steps cost little more than those of the
-    tree. Start where they hold, from `assemble` and `admissible_velocity`: `ValueError` for open loops, and inside of
-    `jit`, where numbers are not known, a state that is not a number.
+    projection back on them. Where linear gears are all, as mimic joints are, steps are those of the tree with a column
+    more for each gear. Start where they hold, from `assemble` and `admissible_velocity`: `ValueError` for open loops,
+    and inside of `jit`, where numbers are not known, a state that is not a number.
 
     A model from `embed` has its loops in the equations themselves, and `v` and `controls` of its independent freedoms.
     Where these become dependent, as that of a crank at its dead point, it goes on in others; where none serve, or a

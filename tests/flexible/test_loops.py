@@ -107,3 +107,21 @@ def test_a_flexible_slider_crank():
     np.testing.assert_allclose(v[6], -8.753116989887888, rtol=2e-6)
     force = dx.constrained_dynamics(model.at_time(0.1), q, v, still).multipliers
     np.testing.assert_allclose(force[jnp.array([0, 1, 3])], [163.7910, -62.3289, -25.2985], rtol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("FLEX-CC")
+def test_derivatives_of_accelerations_with_gears_and_conditions(rng):
+    """By the configuration, along its tangent, against differences."""
+    model = closed_arm(rng)
+    q, v, _, tau = random_state(model, rng)
+    q = dx.assemble(model, q).q
+    v = dx.admissible_velocity(model, q, v)
+    weights, along = jnp.asarray(rng.normal(size=(2, model.nv)))
+
+    def power(moved):
+        return weights @ dx.constrained_dynamics(model, dx.integrate(model, q, moved), v, tau).a
+
+    value, gradient = jax.jit(power), jax.jit(jax.grad(power))(jnp.zeros(model.nv))
+    slope = float(value(1e-6 * along) - value(-1e-6 * along)) / 2e-6
+    assert float(gradient @ along) == pytest.approx(slope, rel=1e-6)
