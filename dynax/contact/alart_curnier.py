@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,8 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.branching import Rows, with_rows
-from dynax.contact.coulomb import Impact, coulomb, diagonal, length_along, stiffness, unbalanced, within
+from dynax.contact.coulomb import Impact, coulomb, diagonal, forces, length_along, stiffness, unbalanced, within
+from dynax.contact.grouping import Parts, stiffened
 from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
@@ -164,21 +164,9 @@ def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> S
     return Secant(jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1))
 
 
-def _forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:
-    """`stiffness u` of each contact, `u` of shape `(k, 3, ...)`."""
-    k = stiffness.reshape(*stiffness.shape[:3], *(1,) * (u.ndim - stiffness.ndim + 1), *stiffness.shape[3:])
-    return k[:, :, 0] * u[:, None, 0] + k[:, :, 1] * u[:, None, 1] + k[:, :, 2] * u[:, None, 2]
-
-
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
     """`H + J^T K J`."""
-    contacts, stops, count = problem.jacobian, problem.stops, len(problem.jacobian)
-    pushed = _forces(stiffness[:count], contacts), stiffness[count:, 2, 2, None] * stops
-    left, right = (
-        jnp.concatenate([own.reshape(-1, *own.shape[2:]), of_stops])[:, None]
-        for own, of_stops in ((contacts, stops), pushed)
-    )
-    return with_rows(problem.inertia[None], left, right)[0]
+    return stiffened(problem.inertia, problem.jacobian, problem.stops, stiffness)
 
 
 class Going(NamedTuple):
@@ -216,13 +204,13 @@ def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
 
 
-def _newton(harder: int, rows: Rows | None, problem: Impact) -> tuple[Going, Callable[[Going], Going]]:
+def _newton(harder: int, rows: Parts | None, problem: Impact) -> tuple[Going, Callable[[Going], Going]]:
     """Where Newton's method begins, and a step of it; contacts may be made harder so often."""
     dtype = problem.free.dtype
-    parted = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
+    parted: Any = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
 
     def solution(stiffness: jax.Array, b: jax.Array) -> jax.Array:
-        if rows is None or parted is None:
+        if rows is None:
             return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
         return rows.solve(parted, stiffness, b)
 
@@ -255,10 +243,10 @@ def _newton(harder: int, rows: Rows | None, problem: Impact) -> tuple[Going, Cal
         u = problem.local(s.v)
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
-        meant = own.offset + _forces(own.stiffness, problem.target - u)
+        meant = own.offset + forces(own.stiffness, problem.target - u)
         dv = -solution(own.stiffness, s.pull - problem.push(meant))
         du = problem.local(dv)
-        change = meant - _forces(own.stiffness, du) - s.impulses
+        change = meant - forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)
 
         def away(part: jax.Array) -> jax.Array:
@@ -339,7 +327,7 @@ def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> 
 
 
 @lru_cache(maxsize=512)
-def _solved(harder: int, rows: Rows | None, width: int, many: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
+def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
     """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left; `width`
     samples side by side; `many`: those that are not done go on without the others."""
 
@@ -371,7 +359,7 @@ def _solved(harder: int, rows: Rows | None, width: int, many: bool) -> Callable[
     return trailing(core, tile=TOGETHER if many else None)
 
 
-def _found(harder: int, rows: Rows | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
+def _found(harder: int, rows: Parts | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
     width, many = width_of(len(problem.free) ** 2, problem.free.dtype.itemsize), len(problem.jacobian) > FEW
     return _solved(harder, rows, min(width, WAITING) if many else width, many)((), problem)
 
@@ -408,9 +396,9 @@ def after(problem: Impact, *, as_given: bool = False) -> After:
     return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
 
 
-def solved(problem: Impact, rows: Rows | None = None) -> tuple[jax.Array, jax.Array]:
-    """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: those of
-    a problem that falls into branches."""
+def solved(problem: Impact, rows: Parts | None = None) -> tuple[jax.Array, jax.Array]:
+    """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: how its
+    matrix falls into parts."""
     problem = lax.stop_gradient(problem)
     v, part = _found(HARDER, rows, problem)
     return v, part * problem.compliance

@@ -17,6 +17,7 @@ from dynax.compile.batching import trailing
 from dynax.contact.ends import Cone
 from dynax.contact.motion import carried
 from dynax.contact.scene import Scene
+from dynax.embedding.model import tree_of
 from dynax.linear.branches import Branches, branches_of
 from dynax.model import Model
 from dynax.sweep import take_rows
@@ -126,16 +127,22 @@ def rows_of(scene: Scene) -> Rows | None:
     model = scene.model
     if not isinstance(model, Model):
         return None
-    touched = carried(scene) != 0
-    stops = np.zeros((len(scene.limited) + len(scene.stops), model.nv), bool)
-    names = [name for name, _ in scene.limited] + [s.joint if isinstance(s, Cone) else None for s in scene.stops]
-    for row, name in zip(stops, names, strict=True):
-        row[model.v_slice(name) if name is not None else slice(None)] = True
+    touched, stops = moved_by(scene)
     every = np.concatenate([touched, stops])
     branches = branches_of(model.topology.velocity_support | (every.T.astype(int) @ every.astype(int) > 0))
     if branches is None:
         return None
     return Rows(branches, _by_branch(branches, touched), _by_branch(branches, stops))
+
+
+def moved_by(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
+    """Which freedoms of a tree candidates may move, shape `(c, nv)`, and which limits and other stops, `(l, nv)`."""
+    tree = tree_of(scene.model)
+    stops = np.zeros((len(scene.limited) + len(scene.stops), tree.nv), bool)
+    names = [name for name, _ in scene.limited] + [s.joint if isinstance(s, Cone) else None for s in scene.stops]
+    for row, name in zip(stops, names, strict=True):
+        row[tree.v_slice(name) if name is not None else slice(None)] = True
+    return carried(scene) != 0, stops
 
 
 def _by_branch(branches: Branches, rows: np.ndarray) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -99,6 +99,12 @@ def stiffness(problem: Impact, v: jax.Array) -> jax.Array:
     return jnp.stack([one, other, last], axis=1) / problem.compliance[:, None, None]
 
 
+def forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:
+    """`stiffness u` of each contact, `u` of shape `(k, 3, ...)`."""
+    k = stiffness.reshape(*stiffness.shape[:3], *(1,) * (u.ndim - stiffness.ndim + 1), *stiffness.shape[3:])
+    return k[:, :, 0] * u[:, None, 0] + k[:, :, 1] * u[:, None, 1] + k[:, :, 2] * u[:, None, 2]
+
+
 def length_along(y: jax.Array) -> jax.Array:
     """Of the part along the surface."""
     square = y[:, 0] * y[:, 0] + y[:, 1] * y[:, 1]

@@ -22,6 +22,7 @@ from dynax.algorithms.frames import forward_kinematics
 from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, mobilities_of, rows_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities
+from dynax.contact.grouping import Groups, groups_of
 from dynax.contact.motion import (
     Touch,
     candidate_bodies,
@@ -102,6 +103,11 @@ def problem(
 def branches_of_step(scene: Scene, numbers: Numbers) -> Rows | None:
     """Those of a problem in which all candidates take part."""
     return rows_of(scene) if len(scene.candidates) <= numbers.most else None
+
+
+def groups_of_step(scene: Scene, numbers: Numbers) -> Groups | None:
+    """The same where there are no branches."""
+    return groups_of(scene) if len(scene.candidates) <= numbers.most else None
 
 
 def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:

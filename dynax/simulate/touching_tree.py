@@ -27,7 +27,7 @@ from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import Stepped, kick, law
 from dynax.simulate.touching_begin import Where, begun, where_and_pairs
 from dynax.simulate.touching_end import Touched, ended
-from dynax.simulate.touching_problem import Chosen, Numbers, branches_of_step, problem
+from dynax.simulate.touching_problem import Chosen, Numbers, branches_of_step, groups_of_step, problem
 from dynax.simulate.touching_rule import Known, Surfaces, velocity_of
 from dynax.simulate.turning import Turning
 
@@ -82,7 +82,7 @@ def exact_step(numbers: Numbers, many: bool) -> Callable[..., Step]:
     def found_together(scene: Scene, q, v, tau, dt) -> Step:
         rows = branches_of_step(scene, numbers)
         stepped, chosen, axes = by_samples(lambda *x: _without_rows(asked_from(*x)))(scene, q, v, tau, dt)
-        known = Solved(stepped, *solved(chosen.problem, rows))
+        known = Solved(stepped, *solved(chosen.problem, rows or groups_of_step(scene, numbers)))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
             return _ended(scene, (q, v, tau, dt), chosen._replace(branches=rows), axes, known)
