@@ -19,20 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.coriolis import VelocityMoment
-from dynax.algorithms.factor import Factor, solve
-from dynax.bodies.flexible import FlexibleBodies, Places
+from dynax.algorithms.factor import Factor, factorized, solve
+from dynax.bodies.flexible import FlexibleBodies, Modal, Places
 from dynax.compile.fence import apart
 from dynax.derivatives.adjoint import AtJoints, Couple, at_joints, couple_of
 from dynax.derivatives.implicit import Change
 from dynax.derivatives.rule import Point
 from dynax.embedding.flexible import (
+    Inertias,
     State,
     at_frames,
     expanded,
@@ -46,6 +47,8 @@ from dynax.embedding.flexible import (
     passive,
     state_of,
 )
+from dynax.embedding.flexible_nodes import nodes
+from dynax.embedding.flexible_plan import plan
 from dynax.model.configuration import rate_rows
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Mat3, Motion
@@ -66,56 +69,109 @@ def closed_adjoint(model: FlexibleModel, paths: list) -> Callable[..., Change] |
     return _adjoint
 
 
-def _adjoint(given: Callable[[tuple], tuple[FlexibleModel, Any]], at: Point, bar: jax.Array, factor: Factor) -> Change:
+def _adjoint(
+    given: Callable[[tuple], tuple[FlexibleModel, Any]], at: Point, bar: jax.Array, factor: Factor | None
+) -> Change:
     model, external = given(())
+    m = _in_motion(model, at.q, at.v, at.a)
+    if factor is None:
+        p = plan(model.skeleton.topology, model.members)
+        factor = factorized(nodes(model, m.x, m.setup, m.kin, m.inertias, p))
     weights = solve(factor, bar[:, None])[:, 0]
-    along_q, along_v = power_rates(model, at.q, at.v, at.a, external, weights)
+    along_q, along_v = _power_rates(model, m, external, weights)
     return Change((), -along_q, -along_v, weights)
+
+
+class _InMotion(NamedTuple):
+    """A motion, whose inertias the factor asks for too, and how the formulas of single bodies are differentiated
+    there."""
+
+    q: jax.Array
+    v: jax.Array
+    up: jax.Array
+    """Accelerations of the modes, `(bodies, m, *batch)`."""
+    x: State
+    a: jax.Array
+    """Of the skeleton."""
+    setup: Setup
+    kin: Parts
+    rotation: Mat3
+    """Of the frames of bodies that bend."""
+    velocity: Motion
+    """In their axes."""
+    inertias: Inertias
+    force: Force
+    """On these frames, in their axes."""
+    of_places: Callable
+    """Cotangents of modes and their rates from those of places."""
+    of_bodies: Callable
+    """Those, and that of the frames' velocities, from cotangents of the forces on frames and modes."""
+
+
+def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -> _InMotion:
+    tree, places, bodies = model.skeleton, model.places, FlexibleBodies(model, q)
+    eta, rate, up = bodies.modes(q, places.modes_q), *(bodies.modes(y, places.modes_v) for y in (v, a))
+    moves, of_places, pose = jax.vjp(lambda *y: _moves_and_pose(bodies, *y), eta, rate, has_aux=True)
+    found = Places(pose, *moves)
+    x = state_of(model, bodies, q, v, eta, rate, found)
+    s, whole = setup(tree, x.q, x.v), x.drift + expanded(model, bodies, x.columns, a)
+    kin = kinematics(tree, s, x.v, whole, positions=True, accelerations=True, gravity=True)
+    motion = Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
+    rotation, *both = at_frames(model, s, motion)
+    velocity, acceleration = jax.tree.map(apart, [m.rotate_back(rotation) for m in both])
+
+    def bent(eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[tuple[Force, jax.Array], Modal]:
+        inertia, more, own = bodies.moving(eta, rate, velocity)
+        force, modal = inertia.momentum(acceleration, up)
+        return (force + more, modal + own + bodies.elastic(eta, rate)), inertia
+
+    (force, _), of_bodies, bending = jax.vjp(bent, eta, rate, velocity, has_aux=True)
+    heavy = heavy_bodies(model)
+    turn = s.layout.body_order(Parts(*(k.rotation for k in kin)))
+    turn, fixed = take_rows((turn, s.layout.body_order(s.constants).inertia), heavy)
+    inertias = Inertias(bending, on_bodies(model, s, heavy, fixed.rotate(turn)))
+    return _InMotion(q, v, up, x, whole, s, kin, rotation, velocity, inertias, force, of_places, of_bodies)
 
 
 def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q` and along `v`, vectors like `v`."""
-    tree, places, bodies = model.skeleton, model.places, FlexibleBodies(model, q)
-    eta = bodies.modes(q, places.modes_q)
-    rate, up, pairs = (bodies.modes(x, places.modes_v) for x in (v, a, weights))
-    found, pull_places = jax.vjp(bodies.places, eta, rate)
-    x = state_of(model, bodies, q, v, eta, rate, found)
-    s, acceleration = setup(tree, x.q, x.v), x.drift + expanded(model, bodies, x.columns, a)
-    kin = kinematics(tree, s, x.v, acceleration, accelerations=True, gravity=True)
-    weight = expanded(model, bodies, x.columns, weights)
-    moving = moved(tree, s, kin, weight)
-    motions = Parts(*((k.rotation, k.velocity, k.acceleration, w) for k, w in zip(kin, moving, strict=True)))
+    return _power_rates(model, _in_motion(model, q, v, a), external, weights)
 
-    by_eta, by_rate, own = _of_bodies(model, x, s, motions, up, pairs)
+
+def _power_rates(model: FlexibleModel, m: _InMotion, external, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x, s, kin, bodies, places = m.x, m.setup, m.kin, m.x.bodies, model.places
+    pairs, weight = bodies.modes(weights, places.modes_v), expanded(model, bodies, x.columns, weights)
+    moving = moved(model.skeleton, s, kin, weight)
+    by_eta, by_rate, own = _of_bodies(model, m, moving, pairs)
     if external is not None:
         outside = external_forces(s, kin, external)
-        own[2] = Parts(*(a - b for a, b in zip(own[2], outside, strict=True)))
+        own[2] = Parts(*(f - e for f, e in zip(own[2], outside, strict=True)))
     at = at_joints(s, kin, moving, *own)
 
     # Free joints of places: their columns are their own axes.
     rotation = s.layout.body_order(Parts(*((k.rotation,) for k in kin)))[0]
     which = model.skeleton.topology.body_of_velocity[places.freedoms[bodies.displaced, 0]]
     turn, forces = take_rows((rotation, at), which)
-    l_q, l_v, l_a, l_w = (force.rotate_back(turn) for force in forces)
-    each = jax.tree.map(lambda y: y[:, None], (l_q, l_v, l_a, l_w))
-    y, z, w = (take_rows(y, bodies.owner[bodies.displaced]) for y in (rate, up, pairs))
-    by_columns = _dual(each[1] * y + each[2] * z + each[3] * w)
-    none = jax.tree.map(jnp.zeros_like, found.pose)
-    more = pull_places(Places(none, by_columns, _dual(l_a)))
-    sums = [_by_body(bodies, x.moves.dot(force)) for force in each[:2]]
-    by_eta, by_rate = by_eta + more[0] + sums[0], by_rate + more[1] + sums[1]
+    l_q, l_v, l_a, l_w = (jax.tree.map(lambda y: apart(y)[:, None], force.rotate_back(turn)) for force in forces)
+    rate, up, pair = (take_rows(y, bodies.owner[bodies.displaced]) for y in (x.rate, m.up, pairs))
+    by_columns, by_drift = l_v * rate + l_a * up + l_w * pair, jax.tree.map(lambda y: y[:, 0], l_a)
+    by_places = m.of_places((Motion(by_columns.angular, by_columns.linear), Motion(by_drift.angular, by_drift.linear)))
+    by_eta, by_rate = (
+        own + more + _by_body(bodies, x.moves.dot(force))
+        for own, more, force in zip((by_eta, by_rate), by_places, (l_q, l_v), strict=True)
+    )
 
-    still = jnp.zeros_like(v)
-    total, pull = jax.vjp(lambda d, v: _resisted(model, x, q + rate_rows(model, q, d), v, weights), still, v)
-    parts = _by_columns(model, s, kin, at), *_by_own(model, x, s, rotation, at, acceleration, weight)
+    still = jnp.zeros_like(m.v)
+    total, pull = jax.vjp(lambda d, v: _resisted(model, x, m.q + rate_rows(model, m.q, d), v, weights), still, m.v)
+    parts = _by_columns(model, s, kin, at), *_by_own(model, x, s, rotation, at, m.a, weight)
     bends = on_modes(model, by_eta), on_modes(model, by_rate)
     along_q, along_v = (reduce(jnp.add, each) for each in zip(bends, pull(jnp.ones_like(total)), *parts, strict=True))
     return along_q, along_v
 
 
-def _dual(force: Force) -> Motion:
-    """A cotangent of a motion, as JAX has it."""
-    return Motion(force.angular, force.linear)
+def _moves_and_pose(bodies: FlexibleBodies, eta: jax.Array, rate: jax.Array) -> tuple:
+    found = bodies.places(eta, rate)
+    return (found.columns, found.drift), found.pose
 
 
 def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
@@ -124,29 +180,21 @@ def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
     return jnp.stack([summed(take_rows(of_places, np.flatnonzero(owner == k)), 0) for k in range(owner.max() + 1)])
 
 
-def _of_bodies(model: FlexibleModel, x: State, s: Setup, motions: Parts, up, pairs) -> tuple:
+def _of_bodies(model: FlexibleModel, m: _InMotion, moving: Parts, pairs: jax.Array) -> tuple:
     """The rates of all bodies' power by themselves: by modes, by their rates, and `A`, `C` and `F`."""
-    rotation, *three = at_frames(model, s, motions)
-    velocity, acceleration, weight = jax.tree.map(apart, [m.rotate_back(rotation) for m in three])
-
-    def bent(eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[tuple[Force, jax.Array], Force]:
-        inertia, more, own = x.bodies.moving(eta, rate, velocity)
-        force, modal = inertia.momentum(acceleration, up)
-        return (force + more, modal + own + x.bodies.elastic(eta, rate)), inertia.momentum(weight, pairs)[0]
-
-    (force, _), pull, momentum = jax.vjp(bent, x.eta, x.rate, velocity, has_aux=True)
-    by_eta, by_rate, by_velocity = pull((Force(weight.angular, weight.linear), pairs))
+    s, rotation, velocity, inertia = m.setup, m.rotation, m.velocity, m.inertias.bending
+    motions = s.layout.body_order(Parts(*((k.velocity, k.acceleration, w) for k, w in zip(m.kin, moving, strict=True))))
+    weight = take_rows(motions[2], frames(model)).rotate_back(rotation)
+    momentum = inertia.momentum(weight, pairs)[0]
+    by_eta, by_rate, by_velocity = m.of_bodies((Force(weight.angular, weight.linear), pairs))
     couple = Couple(by_velocity.angular + velocity.cross(momentum).angular)
+    bending = momentum.rotate(rotation), Couple(rotation @ couple.moment), m.force.rotate(rotation)
     heavy = heavy_bodies(model)
-    turn, velocity, acceleration, weight = take_rows(s.layout.body_order(motions), heavy)
-    inertia = take_rows(s.layout.body_order(s.constants).inertia, heavy).rotate(turn)
-    rigid = (
-        inertia @ weight,
-        couple_of(VelocityMoment.of(inertia, velocity), weight),
-        body_force(inertia, velocity, acceleration),
-    )
+    velocity, acceleration, weight = take_rows(motions, heavy)
+    own = take_rows(s.layout.body_order(m.inertias.rigid), heavy)
+    couple = couple_of(VelocityMoment.of(own, velocity), weight)
+    rigid = own @ weight, couple, body_force(own, velocity, acceleration)
     where = np.concatenate([frames(model), heavy])
-    bending = momentum.rotate(rotation), Couple(rotation @ couple.moment), force.rotate(rotation)
     return by_eta, by_rate, [on_bodies(model, s, where, joined(a, b)) for a, b in zip(bending, rigid, strict=True)]
 
 

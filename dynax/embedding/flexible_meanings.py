@@ -58,7 +58,7 @@ from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.rule import differentiable
+from dynax.embedding.rule import differentiable, kept_solution
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     difference_rows,
@@ -217,6 +217,8 @@ _FORWARD = {
     for execution in sweep.EXECUTIONS
 }
 _FORWARD["automatic"] = _FORWARD["levels"]
+kept_flexible_dynamics = kept_solution(solved, factorize, inverse, closed_adjoint)
+"""Forward dynamics `(model, q, v, tau, external)` in the steps of rollouts."""
 
 
 @extend(forward_dynamics, FlexibleModel)

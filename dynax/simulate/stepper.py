@@ -24,6 +24,7 @@ from dynax.constraints.dynamics import constrained_dynamics, settled
 from dynax.constraints.independent import LOOSE
 from dynax.constraints.residual import constraint_names
 from dynax.contact.scene import Scene
+from dynax.embedding.flexible_meanings import kept_flexible_dynamics
 from dynax.embedding.meanings import kept_dynamics
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.model import Model
@@ -115,4 +116,6 @@ def acceleration(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, delay
         return constrained_dynamics(now, q, v, tau).a
     if isinstance(now, Model):
         return kept_forward_dynamics(now, q, v, tau, None)
+    if isinstance(now, FlexibleModel):
+        return kept_flexible_dynamics(now, q, v, tau, None)
     return forward_dynamics(now, q, v, tau)

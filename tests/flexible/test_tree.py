@@ -16,6 +16,7 @@ from simulate.systems import advance, energy
 import dynax as dx
 from dynax.embedding.flexible import inverse
 from dynax.embedding.flexible_adjoint import power_rates
+from dynax.embedding.flexible_meanings import kept_flexible_dynamics
 from dynax.embedding.flexible_nodes import forward
 
 close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11)
@@ -212,6 +213,26 @@ def test_derivatives_and_batches(rng):
     np.testing.assert_allclose((at_steps[1] - at_steps[0]) / (2 * step), forward_mode, rtol=1e-7, atol=1e-6)
     backward = jax.jit(jax.grad(lambda *at: acceleration(*at) @ tau, argnums=(0, 1, 2)))(1.0, q, v)
     np.testing.assert_allclose(sum(jnp.sum(g * t) for g, t in zip(backward, tangent, strict=True)), forward_mode @ tau)
+
+
+@pytest.mark.parametrize("moving", [(1, 2, 3), pytest.param((0, 1, 2, 3), marks=pytest.mark.slow)])
+def test_the_acceleration_that_rollouts_keep(rng, moving):
+    """Where rollouts keep it derivatives are those of forward dynamics, of a batch, by the state, which has a closed
+    form, and by a body's stiffness too."""
+    model = small(rng)
+    q, v, tau, weights = (jnp.stack([x, 0.7 * x]) for x in random_state(model, rng))
+
+    def of(function):
+        @jax.checkpoint
+        def power(stiffness, q, v, tau, weights):
+            bodies = (dataclasses.replace(model.bodies[0], stiffness=stiffness),)
+            return weights @ function(model.replace(bodies=bodies), q, v, tau, None)
+
+        gradient = jax.vmap(jax.grad(power, argnums=moving), in_axes=(None, 0, 0, 0, 0))
+        return jax.jit(gradient)(model.bodies[0].stiffness, q, v, tau, weights)
+
+    for ours, theirs in zip(*map(jax.tree.leaves, map(of, (kept_flexible_dynamics, dx.forward_dynamics))), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("bent", [0.05, 0.0])
