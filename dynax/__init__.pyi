@@ -124,11 +124,11 @@ from dynax.model.configuration import (
 )
 
 # Kinematics
+from dynax.algorithms.frame_pose import frame_pose as frame_pose
 from dynax.algorithms.frames import (
     body_accelerations as body_accelerations,
     body_velocities as body_velocities,
     forward_kinematics as forward_kinematics,
-    frame_pose as frame_pose,
     jacobian as jacobian,
     jacobian_bias as jacobian_bias,
 )

@@ -24,6 +24,8 @@ from dynax.tree.path import path
 from dynax.tree.setup import Setup, setup
 
 FrameChoice = Literal["body", "world", "world_aligned"]
+FrameOfChain = tuple[Model, Transform | None]
+"""A chain and the placement of a frame on its last body."""
 
 
 def root_offsets(model: Model, s: Setup) -> Vec3:
@@ -65,25 +67,6 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
     **Arguments:** `q`: configuration, shape `(nq,)`.
     """
     return _forward_kinematics(model, *as_state(model, q=q))
-
-
-@for_models
-def frame_pose(model: Model, q: ArrayLike, name: str) -> Transform:
-    """The pose of a body or frame in the world: `.rotation (3, 3)`, `.translation (3,)` [m].
-
-    **Arguments:** `q`: configuration, shape `(nq,)`; `name`: of a body or frame, or `"world"`. `KeyError`, with near
-    names, for a name the model does not have.
-    """
-    body, pose = model.locate(name)
-    if body < 0:
-        dtype = as_state(model, q=q)[0].dtype
-        assert pose is not None
-        return Transform(jnp.asarray(pose.rotation, dtype), jnp.asarray(pose.translation, dtype))
-    poses = forward_kinematics(model, q)
-    own = Transform(poses.rotation[body], poses.translation[body])
-    if pose is None:
-        return own
-    return own @ Transform(pose.rotation.astype(own.rotation.dtype), pose.translation.astype(own.rotation.dtype))
 
 
 def _motions(model: Model, q, v, a, *, accelerations: bool, execution: str) -> Motion:
@@ -129,8 +112,9 @@ def _check_frame(frame: str) -> None:
         raise ValueError(f"`frame` must be 'body', 'world' or 'world_aligned', got {frame!r}")
 
 
-def _columns(tree: tuple[Model, Transform | None], q: jax.Array, *, frame: FrameChoice) -> tuple[jax.Array, ...]:
-    """The columns `(6, k, *batch)` of the last body of a chain: the free root's, then those of its slots.
+def framed_columns(tree: FrameOfChain, q: jax.Array, *, frame: FrameChoice) -> tuple[Mat3, Vec3, jax.Array, jax.Array]:
+    """World axes and origin of a frame of the last body of a chain, and the columns `(6, k, *batch)` of its Jacobian:
+    the free root's, then those of its slots.
 
     Apart, as results of one kernel: put together inside of it, each element would choose between the two.
     """
@@ -148,7 +132,11 @@ def _columns(tree: tuple[Model, Transform | None], q: jax.Array, *, frame: Frame
 
     root_column, slot_column = root_columns(s), columns(model, s, kin.rows.rotation).motion()
     at_slot = s.layout.to_slots(kin.rows.position, s.layout.slot_body)
-    return moved(root_column, Vec3.zero(root_column.angular.x)), moved(slot_column, at_slot)
+    return rotation, origin, moved(root_column, Vec3.zero(root_column.angular.x)), moved(slot_column, at_slot)
+
+
+def _columns(tree: FrameOfChain, q: jax.Array, *, frame: FrameChoice) -> tuple[jax.Array, jax.Array]:
+    return framed_columns(tree, q, frame=frame)[2:]
 
 
 _path_jacobians = {f: trailing(partial(_columns, frame=f)) for f in get_args(FrameChoice)}

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from dynax import sweep
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix, inverse_of
+from dynax.algorithms.frame_pose import frame_pose
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
     forward_kinematics,
-    frame_pose,
     jacobian,
     jacobian_bias,
     root_offsets,

@@ -17,11 +17,11 @@ from dynax import sweep
 from dynax.algorithms.coriolis import coriolis_matrix
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import Factor, factorize, factorized, inverse_mass_matrix
+from dynax.algorithms.frame_pose import frame_pose
 from dynax.algorithms.frames import (
     body_accelerations,
     body_velocities,
     forward_kinematics,
-    frame_pose,
     jacobian,
     jacobian_bias,
 )

@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from numpy.typing import ArrayLike
 
-from dynax.algorithms.frames import forward_kinematics
+from dynax.algorithms.frame_pose import frame_pose
 from dynax.constraints.residual import rows_at
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
@@ -141,11 +141,9 @@ class _Known(NamedTuple):
 
 
 def _residual(known: _Known, q: jax.Array) -> jax.Array:
-    poses, parts = forward_kinematics(known.model, q), []
+    parts = []
     for target in known.targets:
-        body, offset = known.model.locate(target.frame)
-        pose = Transform(poses.rotation[body], poses.translation[body]) if body >= 0 else Transform.identity()
-        pose = pose if offset is None else pose @ offset
+        pose = frame_pose(known.model, q, target.frame)
         pose, data = jax.tree.map(lambda x: jnp.asarray(x, q.dtype), (pose, target.data))
         parts.append(jnp.ravel(target.function(pose, data)))
     if closed(known.model):
