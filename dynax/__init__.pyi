@@ -124,6 +124,7 @@ from dynax.model.configuration import (
 )
 
 # Kinematics
+from dynax.algorithms.center_of_mass import center_of_mass as center_of_mass
 from dynax.algorithms.frame_pose import frame_pose as frame_pose
 from dynax.algorithms.frames import (
     body_accelerations as body_accelerations,
@@ -145,7 +146,6 @@ from dynax.algorithms.hybrid import (
     hybrid_dynamics_by_matrix as hybrid_dynamics_by_matrix,
 )
 from dynax.algorithms.momentum import (
-    center_of_mass as center_of_mass,
     centroidal_momentum as centroidal_momentum,
     centroidal_momentum_matrix as centroidal_momentum_matrix,
     kinetic_energy as kinetic_energy,

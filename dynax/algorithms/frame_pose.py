@@ -9,7 +9,7 @@ With `[w; v] = J dv` about the frame's origin, of the velocity `dv` that moves `
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,22 +17,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.algorithms.frames import FrameOfChain, frame_at, framed_columns
-from dynax.compile.batching import along_moving, is_zero, linear, trailing
+from dynax.algorithms.places import Columns, with_jacobian
+from dynax.compile.batching import trailing
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.model.configuration import tangent_rows
 from dynax.model.kinds import for_models
 from dynax.spatial import Mat3, Transform, Vec3
 from dynax.sweep import take_rows
-from dynax.sweep.sums import summed
 from dynax.tree.kinematics import kinematics
-from dynax.tree.layout import layout
 from dynax.tree.path import path
 from dynax.tree.setup import setup
 
 Pose = tuple[Mat3, Vec3]
-Framed = tuple[jax.Array, Mat3]
-"""The columns of a Jacobian, shape `(nv, 6, *batch)`, and the axes of its frame."""
 
 
 def _at(tree: FrameOfChain, q: jax.Array) -> Pose:
@@ -41,41 +37,25 @@ def _at(tree: FrameOfChain, q: jax.Array) -> Pose:
     return frame_at(model, s, kinematics(model, s, positions=True), model.num_bodies - 1, pose)
 
 
-def _moved(framed: Framed, dv: jax.Array) -> Pose:
-    """How the pose changes along `dv`."""
-    along, rotation = framed
-    motion = summed(along * dv[:, None], axis=0)
-    return Vec3(*motion[:3]).skew() @ rotation, Vec3(*motion[3:])
+def _columns(tree: FrameOfChain, q: jax.Array) -> tuple[Pose, Columns]:
+    rotation, origin, *columns = framed_columns(tree, q, frame="world_aligned")
+    return (rotation, origin), tuple(columns)
 
 
-def _pulled(framed: Framed, bar: Pose) -> jax.Array:
-    """The transpose: the forces on the freedoms of a torque and a force on the frame."""
-    along, rotation = framed
+def _moved(pose: Pose, motion: jax.Array) -> Pose:
+    """How the pose changes with the frame's motion."""
+    return Vec3(*motion[:3]).skew() @ pose[0], Vec3(*motion[3:])
+
+
+def _pulled(pose: Pose, bar: Pose) -> jax.Array:
+    """The transpose: a torque and a force on the frame."""
     turned, pushed = bar
-    turning = [axis.cross(pull) for axis, pull in zip(rotation.columns, turned.columns, strict=True)]
+    turning = [axis.cross(pull) for axis, pull in zip(pose[0].columns, turned.columns, strict=True)]
     torque = turning[0] + turning[1] + turning[2]
-    wrench = [torque.x, torque.y, torque.z, pushed.x, pushed.y, pushed.z]
-    return reduce(jnp.add, (along[:, k] * force for k, force in enumerate(wrench)))
+    return jnp.stack([torque.x, torque.y, torque.z, pushed.x, pushed.y, pushed.z])
 
 
-def _rule(primals: tuple[FrameOfChain, jax.Array], tangents: tuple) -> tuple[Pose, Pose]:
-    (tree, q), (dtree, dq) = primals, tangents
-    model = tree[0]
-    if is_zero(dq) or not all(joint.holonomic for joint in model.joints):
-        return along_moving(_by_recursion, primals, tangents)
-    rotation, origin, roots, slots = _with_columns(tree, q)
-    rows = (jnp.swapaxes(columns, 0, 1) for columns in (roots, slots))
-    along = layout(model.topology, "automatic").order.vector(*rows)
-    change = _there((along, rotation), tangent_rows(model, q, dq))
-    if not all(map(is_zero, jax.tree.leaves(dtree, is_leaf=is_zero))):
-        _, by_leaves = along_moving(lambda tree: _by_recursion(tree, q), (tree,), (dtree,))
-        change = jax.tree.map(jnp.add, change, by_leaves)
-    return (rotation, origin), change
-
-
-_by_recursion, _pose = trailing(_at), trailing(_at, _rule)
-_with_columns = trailing(partial(framed_columns, frame="world_aligned"))
-_there, _ = linear(_moved, _pulled, _moved, lambda framed, dv: (framed[1], framed[1].columns[0]))
+_pose = with_jacobian(_at, trailing(_at), _columns, _moved, _pulled, lambda tree: tree[0])
 
 
 @partial(jax.jit, static_argnames="body")

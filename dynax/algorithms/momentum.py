@@ -1,4 +1,4 @@
-"""Whole-body quantities: centre of mass, momentum, energies (Featherstone 2008, sections 2.12, 2.13, 9.5)."""
+"""Whole-body quantities: momentum and energies (Featherstone 2008, sections 2.12, 2.13, 9.5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, setup
 
 
-def _about_world(model: Model, s: Setup, kin: Parts) -> tuple[RigidInertia, Vec3]:
+def about_world(model: Model, s: Setup, kin: Parts) -> tuple[RigidInertia, Vec3]:
     """Each body's inertia in world axes about its joint, and where that joint stands in the world, in body order."""
     inertia = s.layout.body_order(world_inertias(s, kin))
     position = s.layout.body_order(Parts(kin.roots.position, kin.rows.position)) + root_offsets(model, s)
@@ -32,28 +32,16 @@ def _sum(x):
     return jax.tree.map(lambda a: a.sum(0), x)
 
 
-def _com(inertia: RigidInertia, position: Vec3) -> Vec3:
+def com_of(inertia: RigidInertia, position: Vec3) -> Vec3:
     total = _sum(RigidInertia(inertia.mass, inertia.moment + position * inertia.mass, inertia.inertia))
     return total.moment / total.mass
-
-
-@walking(batch_last_vectors)
-def _center_of_mass(model: Model, q: jax.Array, *, execution: str) -> Vec3:
-    s = setup(model, q, execution=execution)
-    return _com(*_about_world(model, s, kinematics(model, s, positions=True)))
-
-
-@for_models
-def center_of_mass(model: Model, q: ArrayLike) -> jax.Array:
-    """The centre of mass of all moving bodies in the world [m], shape `(3,)`."""
-    return _center_of_mass(model, *as_state(model, q=q))
 
 
 def _momenta(model: Model, q, v, execution: str) -> tuple[Force, RigidInertia, Vec3]:
     """Each body's momentum about its joint, with inertias and joint positions, world axes, body order."""
     s = setup(model, q, v, execution)
     kin = kinematics(model, s, v, positions=True)
-    inertia, position = _about_world(model, s, kin)
+    inertia, position = about_world(model, s, kin)
     velocity = s.layout.body_order(Parts(kin.roots.velocity, kin.rows.velocity))
     return inertia @ velocity, inertia, position
 
@@ -76,7 +64,7 @@ def momentum(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
 @walking(batch_last_vectors)
 def _centroidal_momentum(model: Model, q, v, *, execution: str) -> Force:
     momentum, inertia, position = _momenta(model, q, v, execution)
-    com = _com(inertia, position)
+    com = com_of(inertia, position)
     return _sum(momentum.shift_to_parent(jax.tree.map(lambda p, c: p - c, position, com)))
 
 
@@ -92,7 +80,7 @@ def _momentum_columns(model: Model, q, *, execution: str) -> Force:
     kin = kinematics(model, s, positions=True)
     rows = freedoms(model, s, kin)
     force = column_forces(model, s, kin, world_inertias(s, kin))
-    com = _com(*_about_world(model, s, kin))
+    com = com_of(*about_world(model, s, kin))
     roots = jax.tree.map(lambda a: a[model.topology.body_of_velocity], root_offsets(model, s))
     offset = jax.tree.map(lambda p, r, c: p + r - c, rows.position, roots, com)
     return force.shift_to_parent(offset)
@@ -131,7 +119,7 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> jax.Array:
 @walking(batch_last)
 def _potential_energy(model: Model, q, *, execution: str) -> jax.Array:
     s = setup(model, q, execution=execution)
-    inertia, position = _about_world(model, s, kinematics(model, s, positions=True))
+    inertia, position = about_world(model, s, kinematics(model, s, positions=True))
     weight = -(inertia.moment + position * inertia.mass).dot(s.gravity).sum(0)
     reference = per_velocity(model.spring_reference, q) + jnp.zeros_like(q)
     stretch = difference_rows(model, reference, q)

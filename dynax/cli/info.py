@@ -52,7 +52,7 @@ def described(model: Any) -> dict[str, Any]:
     """All that `--json` prints."""
     import numpy as np
 
-    from dynax.algorithms.momentum import center_of_mass
+    from dynax.algorithms.center_of_mass import center_of_mass
     from dynax.model.configuration import neutral
 
     tree = getattr(model, "tree", model)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax import sweep
+from dynax.algorithms.center_of_mass import center_of_mass
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import factorize, factorized, inverse_mass_matrix, inverse_of
 from dynax.algorithms.frame_pose import frame_pose
@@ -26,7 +27,6 @@ from dynax.algorithms.frames import (
 )
 from dynax.algorithms.hybrid import hybrid_dynamics, prescribed_mask
 from dynax.algorithms.momentum import (
-    center_of_mass,
     centroidal_momentum,
     centroidal_momentum_matrix,
     kinetic_energy,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax import sweep
+from dynax.algorithms.center_of_mass import center_of_mass
 from dynax.algorithms.coriolis import coriolis_matrix
 from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import Factor, factorize, factorized, inverse_mass_matrix
@@ -26,7 +27,6 @@ from dynax.algorithms.frames import (
     jacobian_bias,
 )
 from dynax.algorithms.momentum import (
-    center_of_mass,
     centroidal_momentum,
     centroidal_momentum_matrix,
     kinetic_energy,

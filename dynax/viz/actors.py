@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.algorithms.center_of_mass import center_of_mass
 from dynax.algorithms.frames import forward_kinematics
-from dynax.algorithms.momentum import center_of_mass
 from dynax.constraints.assembly import assemble
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel

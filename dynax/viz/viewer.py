@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.algorithms.center_of_mass import center_of_mass
 from dynax.algorithms.frames import forward_kinematics
-from dynax.algorithms.momentum import center_of_mass
 from dynax.errors import ModelError
 from dynax.viz.actors import Actor, actors, node_names, quaternions, reach
 from dynax.viz.render import arrows
