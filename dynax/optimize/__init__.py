@@ -5,6 +5,7 @@ from dynax.optimize.collocation import collocation as collocation
 from dynax.optimize.cone import friction_cone as friction_cone
 from dynax.optimize.interval import CollocatedPlant as CollocatedPlant
 from dynax.optimize.inverse_kinematics import Target as Target
+from dynax.optimize.inverse_kinematics import center_of_mass_target as center_of_mass_target
 from dynax.optimize.inverse_kinematics import direction_target as direction_target
 from dynax.optimize.inverse_kinematics import line_target as line_target
 from dynax.optimize.inverse_kinematics import orientation_target as orientation_target

@@ -1,8 +1,9 @@
-"""Inverse kinematics: a configuration in which frames are where they should be, within the limits of the joints.
+"""Inverse kinematics: a configuration in which frames, and the centre of mass, are where they should be, within the
+limits of the joints.
 
     min 1/2 sum |w r(pose of a frame)|^2      limits of q      loops closed
 
-by `least_squares`. What a target asks is a residual of one frame's pose; several stand below each other.
+by `least_squares`. What a target asks is a residual of one pose; several stand below each other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from numpy.typing import ArrayLike
 
+from dynax.algorithms.center_of_mass import center_of_mass
 from dynax.algorithms.frame_pose import frame_pose
 from dynax.constraints.residual import rows_at
 from dynax.embedding.model import EmbeddedModel
@@ -34,13 +36,14 @@ from dynax.spatial import Rotation, Transform
 
 @pytree_dataclass("function", "frame")
 class Target:
-    """What a frame should do: `function(pose, data)`, a vector, zero; `pose` is a `dx.Transform` in the world.
+    """What a frame should do: `function(pose, data)`, a vector, zero; `pose` is a `dx.Transform` in the world, that of
+    the centre of mass, with the world's axes, where `frame` is `None`.
 
     Made by `position_target` and its like, or of a function of one's own; numbers belong in `data`, a pytree, so that
     others compile nothing anew and can be differentiated by."""
 
     function: Callable[[Transform, Any], jax.Array]
-    frame: str
+    frame: str | None
     data: Any
 
 
@@ -80,6 +83,16 @@ def plane_target(frame: str, through: ArrayLike, normal: ArrayLike, *, point: Ar
     """A `point` of a frame (in its axes) somewhere on a plane of the world."""
     through, normal, point = _numbers("plane", (through, (3,)), (normal, (3,)), (point, (3,)))
     return Target(_plane, frame, (through, _unit("normal", normal), point))
+
+
+def center_of_mass_target(position: ArrayLike, *, along: ArrayLike | None = None) -> Target:
+    """The centre of mass of all bodies at a `position` in the world [m]; with `along`, somewhere on the line through it
+    in this direction: `(0, 0, 1)` for over it or under it."""
+    position, own = _numbers("position", (position, (3,)), (np.zeros(3), (3,)))
+    if along is None:
+        return Target(_position, None, (position, own))
+    (along,) = _numbers("direction", (along, (3,)))
+    return Target(_line, None, (position, _unit("along", along), own))
 
 
 def _numbers(what: str, *given: tuple[Any, tuple[int, ...]]) -> tuple[jax.Array, ...]:
@@ -140,10 +153,14 @@ class _Known(NamedTuple):
     """One for freedoms that stay."""
 
 
+def _place(model: Model | FlexibleModel, q: jax.Array, frame: str | None) -> Transform:
+    return Transform(np.eye(3), center_of_mass(model, q)) if frame is None else frame_pose(model, q, frame)
+
+
 def _residual(known: _Known, q: jax.Array) -> jax.Array:
     parts = []
     for target in known.targets:
-        pose = frame_pose(known.model, q, target.frame)
+        pose = _place(known.model, q, target.frame)
         pose, data = jax.tree.map(lambda x: jnp.asarray(x, q.dtype), (pose, target.data))
         parts.append(jnp.ravel(target.function(pose, data)))
     if closed(known.model):
@@ -183,13 +200,13 @@ def inverse_kinematics(
     iterations: int = 100,
     tolerance: ArrayLike | None = None,
 ) -> InverseKinematics:
-    """A configuration near `q` in which frames are where they should be.
+    """A configuration near `q` in which frames, and the centre of mass, are where they should be.
 
     **Arguments:**
 
     - `model`: loops are kept closed.
     - `targets`: one or several, of `o.pose_target`, `o.position_target`, `o.orientation_target`, `o.direction_target`,
-      `o.line_target`, `o.plane_target`, or an `o.Target`.
+      `o.line_target`, `o.plane_target`, `o.center_of_mass_target`, or an `o.Target`.
     - `q`: a guess, shape `(nq,)`: it chooses among the solutions, and among those of an arm with joints to spare one
       near it is found. For many guesses at once use `jax.vmap`.
     - `hold`: joints that keep their coordinates. `KeyError` with near names for an unknown one.
@@ -208,7 +225,10 @@ def inverse_kinematics(
     for k, target in enumerate(wanted):
         if not isinstance(target, Target):
             raise ValueError(f"`targets[{k}]` is {target!r}, expected one made by o.pose_target and the like")
-        model.locate(target.frame)
+        if target.frame is not None:
+            model.locate(target.frame)
+        elif not isinstance(model.mass, Tracer) and not np.any(np.asarray(model.mass) > 0):
+            raise ValueError(f"`targets[{k}]` is of the centre of mass, and {model.name!r} weighs nothing")
     (q,) = as_state(model, q=q)
     if not isinstance(q, Tracer) and not np.all(np.isfinite(q)):
         raise ValueError(f"`q` is not finite: {np.asarray(q).tolist()}")

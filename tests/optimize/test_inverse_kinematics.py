@@ -143,6 +143,50 @@ def test_several_targets(panda):
     near(found.q[7:], 0.01, 0.0)
 
 
+def test_the_centre_of_mass():
+    """Two links as a triangle whose corner it is, in closed form; its slope, and what weighs nothing."""
+    model = two_links()
+    find = jax.jit(lambda goal, q: dx.inverse_kinematics(model, o.center_of_mass_target(goal), q))
+    start = jnp.array([0.1, 1.0])
+    goal = dx.center_of_mass(model, jnp.array([0.4, 0.8]))
+    found = find(goal, start)
+    assert found.status == o.Status.CONVERGED
+    near(found.q, [0.4, 0.8], 1e-11)
+    slope = jax.jacrev(lambda goal: find(goal, start).q)(goal)[:, :2]
+    near(slope @ jax.jacfwd(lambda q: dx.center_of_mass(model, q))(found.q)[:2], np.eye(2), 1e-9)
+    over = dx.inverse_kinematics(model, o.center_of_mass_target(goal, along=(0, 2, 0)), start)
+    assert over.status == o.Status.CONVERGED
+    near(dx.center_of_mass(model, over.q)[0], goal[0], 1e-11)
+    with pytest.raises(ValueError, match=r"`targets\[0\]` is of the centre of mass, and .* weighs nothing"):
+        dx.inverse_kinematics(model.replace(mass=0.0 * model.mass), o.center_of_mass_target(goal), start)
+    with pytest.raises(ValueError, match="`along` is zero"):
+        o.center_of_mass_target(goal, along=(0, 0, 0))
+
+
+@pytest.mark.slow
+def test_a_legged_robot_stands_over_one_foot():
+    """Four feet stay where they are, and the centre of mass comes over one of them, for eight trunks at once."""
+    model = dx.load(example_robots()["solo_description/robots/solo12.urdf"], root="free")
+    feet = [name for name in model.frame_names if name.endswith("FOOT")]
+    bent = jnp.array([0.0, 0.7, -1.4, 0.0, 0.7, -1.4, 0.0, -0.7, 1.4, 0.0, -0.7, 1.4])
+    q = dx.neutral(model).at[-12:].set(bent)
+    stand = [dx.frame_pose(model, q, foot).translation for foot in feet]
+
+    @jax.jit
+    @jax.vmap
+    def lean(share):
+        over = (1.0 - share) * dx.center_of_mass(model, q) + share * stand[0]
+        aims = [*map(o.position_target, feet, stand), o.center_of_mass_target(over, along=(0, 0, 1))]
+        found = dx.inverse_kinematics(model, aims, q)
+        places = jnp.array([dx.frame_pose(model, found.q, foot).translation for foot in feet])
+        return found.status, places - jnp.array(stand), dx.center_of_mass(model, found.q) - over
+
+    status, slips, misses = lean(jnp.linspace(0.0, 0.4, 8))
+    assert np.all(status == o.Status.CONVERGED)
+    near(slips, 0.0, 1e-10)
+    near(misses[:, :2], 0.0, 1e-10)
+
+
 def test_what_does_not_fit_is_named(panda):
     q, aim = dx.neutral(panda), o.position_target("panda_hand", (0.3, 0.0, 0.5))
     with pytest.raises(ValueError, match="`targets` is empty"):
