@@ -164,8 +164,9 @@ def _power_rates(model: FlexibleModel, m: _InMotion, external, weights: jax.Arra
     still = jnp.zeros_like(m.v)
     total, pull = jax.vjp(lambda d, v: _resisted(model, x, m.q + rate_rows(model, m.q, d), v, weights), still, m.v)
     parts = _by_columns(model, s, kin, at), *_by_own(model, x, s, rotation, at, m.a, weight)
-    bends = on_modes(model, by_eta), on_modes(model, by_rate)
-    along_q, along_v = (reduce(jnp.add, each) for each in zip(bends, pull(jnp.ones_like(total)), *parts, strict=True))
+    bends = on_modes(model, apart(by_eta)), on_modes(model, apart(by_rate))
+    every = jax.tree.map(apart, [bends, pull(jnp.ones_like(total)), *parts])
+    along_q, along_v = (reduce(jnp.add, each) for each in zip(*every, strict=True))
     return along_q, along_v
 
 
@@ -212,7 +213,7 @@ def _by_columns(model: FlexibleModel, s: Setup, kin: Parts, at: AtJoints) -> tup
     freedoms = model.places.own_v[own]
     columns = columns_of(model.skeleton, s, kin, freedoms)
     by = take_rows(at, model.skeleton.topology.body_of_velocity[freedoms])
-    rates = columns.dot(by.displacement), columns.dot(by.velocity)
+    rates = apart(columns.dot(by.displacement)), apart(columns.dot(by.velocity))
     along_q, along_v = take_rows(rates, np.where(own, np.cumsum(own) - 1, -1))
     return along_q, along_v
 
