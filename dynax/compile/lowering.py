@@ -116,7 +116,9 @@ def tiled(
     """
 
     def whole(leaves: Sequence[jax.Array]) -> list:
-        return in_one_kernel(lambda *leaves: function(leaves), leaves, derived=derived)
+        # To start a kernel takes long beside one state, whose derivative is longer.
+        single = not batch_axes and not derived
+        return in_one_kernel(lambda *leaves: function(leaves), leaves, derived=derived, whole=single)
 
     batch = tuple(_length(leaves, k) for k in range(-batch_axes, 0))
     samples = math.prod(batch)

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.compile.gpu import call as on_gpu
+from dynax.compile.pieces import in_pieces
 from dynax.compile.prepared import is_large_sum, prepared
 from dynax.compile.versions import available
 
@@ -50,23 +51,30 @@ def expected() -> bool:
 
 
 def in_one_kernel(
-    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False
+    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False, whole: bool = False
 ) -> list[jax.Array]:
-    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU. `derived`: a derivative."""
-    return marked(function, arrays, derived=derived) if available() else function(*arrays)
+    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU. `derived`: a derivative;
+    `whole`: however long it is."""
+    return marked(function, arrays, derived=derived, whole=whole) if available() else function(*arrays)
 
 
 def marked(
-    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False
+    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False, whole: bool = False
 ) -> list[jax.Array]:
-    """`function(*arrays)` in a call with the mark, unless it holds what a kernel cannot; in any version of JAX."""
+    """`function(*arrays)` in a call with the mark, or some if it is long, unless it holds what a kernel cannot; in any
+    version of JAX."""
+    traced = prepared(jax.make_jaxpr(function)(*arrays), derived=derived)
+    if not all(map(_can_be_inside, equations(traced.jaxpr))):
+        return function(*arrays)
+    return _called(traced, arrays) if whole else in_pieces(traced, arrays, _called)
+
+
+def _called(traced: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """The results of a program in a call with the mark."""
     # Not at the top of the module: without them dynax runs as well, only slower.
     from jax.experimental.scheduling_groups import xla_metadata_call
     from jax.extend.core import jaxpr_as_fun
 
-    traced = prepared(jax.make_jaxpr(function)(*arrays), derived=derived)
-    if not all(map(_can_be_inside, equations(traced.jaxpr))):
-        return function(*arrays)
     present = [x for x in arrays if x.size]
     types = sorted({str(x.dtype) for x in present})
 
