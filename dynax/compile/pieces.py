@@ -9,6 +9,7 @@ near equal parts of its equations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -65,7 +66,7 @@ def _pieces(program: Any) -> list[tuple[Any, list, list]]:
     last.update((v, len(plain.eqns)) for v in plain.outvars if isinstance(v, Var))
     cuts = _cuts(plain.eqns, last)
     constants, found = set(plain.constvars), []
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         own = plain.eqns[start:stop]
         made = [v for equation in own for v in equation.outvars]
         read = dict.fromkeys(v for equation in own for v in equation.invars if isinstance(v, Var))
