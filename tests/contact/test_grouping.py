@@ -8,13 +8,9 @@ import numpy as np
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact.alart_curnier import solved
 from dynax.contact.branching import moved_by, rows_of
-from dynax.contact.grouping import groups_of
-from dynax.contact.placing import placed
-from dynax.simulate.touching_begin import where
-from dynax.simulate.touching_problem import Numbers, problem
-from dynax.simulate.turning import Turning
+from dynax.contact.grouping import Groups, groups_of
+from dynax.simulate import touching_problem
 
 
 def pressing(wrist, stops=()):
@@ -66,25 +62,37 @@ def test_no_groups_where_all_rows_move_all():
     assert groups_of(c.scene(builder.build(), [c.Collider("world", c.Plane()), box])) is None
 
 
-def test_steps_by_groups_are_those_of_the_whole(rng):
-    """The velocity after a step with corners that stick and slide, a tip that presses, limits that do."""
-    scene, size = pressing(dx.Revolute((1, 0, 0))), 32
-    groups = groups_of(scene)
+def test_steps_are_by_groups(rng, monkeypatch):
+    """Velocities after a step of `Touching` in a batch, with corners that stick and slide, a tip that presses and
+    limits that do: by groups, and those of the whole."""
+    scene, size, asked = pressing(dx.Revolute((1, 0, 0))), 32, []
     assert rows_of(scene) is None
+
+    class Told(Groups):
+        """Groups that are like no others, and so of a step that was not traced before."""
+
+        def solve(self, parted, stiffness, b):
+            asked.append(stiffness.shape)
+            return super().solve(parted, stiffness, b)
+
+    groups = groups_of(scene)
     assert groups is not None
+    groups = Told(groups.contacts, groups.groups, groups.single)
     q = np.tile(dx.neutral(scene.model), (size, 1))
     q[:, :3] = rng.uniform(-0.06, 0.06, size=(size, 3))
     q[:, scene.model.q_slice("box_joint").start + 2] = rng.uniform(0.098, 0.102, size=size)
-    v, dt = rng.normal(size=(size, scene.nv)), jnp.asarray(0.002)
+    v = rng.normal(size=(size, scene.nv))
 
-    @jax.jit
-    @jax.vmap
-    def both(q, v):
-        at, inertia = placed(scene, q), dx.mass_matrix(scene.model, q)
-        axes = Turning.of_tree(scene.model, where(scene.model, q).centres, dt)
-        own = problem(scene, Numbers(0.02, 1e-6, 32), q, at, v, v, inertia, axes, dt).problem
-        return solved(own, groups)[0], solved(own)[0]
+    def after(most, groups):
+        """`most` contacts: all, but another number is another step."""
+        monkeypatch.setattr(touching_problem, "groups_of", lambda scene: groups)
+        method = dx.simulate.Touching(most=most)
+        step = jax.vmap(lambda q, v: method.step(scene, q, v, jnp.zeros(scene.nv), jnp.asarray(0.002))[1])
+        return jax.jit(step)(q, v)
 
-    one, other = both(q, v)
-    assert np.abs(one - v).max() > 0.1
-    np.testing.assert_allclose(one, other, atol=1e-9)
+    whole = after(101, None)
+    assert not asked
+    by_groups = after(102, groups)
+    assert asked
+    assert np.abs(whole - v).max() > 0.1
+    np.testing.assert_allclose(by_groups, whole, atol=1e-9)
