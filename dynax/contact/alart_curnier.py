@@ -56,12 +56,13 @@ FEW = 6
 """Contacts up to which samples wait for each other: to look for those that are not done takes longer (a quadruped's
 step 7.9 us instead of 6.5). Where there are more, some take ten times as many steps as most."""
 FIRST = 2
-"""Steps after which, of more contacts, those that are not done go on without the others; then after twice as many, and
-so on."""
+"""Steps after which, of more contacts, those that are not done go on without the others; then after twice as many more,
+and so on."""
 TOGETHER = 1024
 """Samples among which they are looked for: of a humanoid's step 27 us, 29 among 512, 49 where they wait in tiles."""
-WAITING = 48
-"""Samples side by side, of those: a humanoid's step takes 33.3 us, 34.0 by 80, 35.5 by 32. Few take many steps."""
+WAITING = 80
+"""Samples side by side, of those, at most: to solve a Panda's problem takes 6 % less than by 48. Where two matrices of
+each leave the cache it is fewer: a humanoid's takes 11 % less by 48 than by 80."""
 HALVINGS = 4
 """Lengths of a step that are tried, at most. Of 11,264 problems of a Panda with a cube 8.7 steps are taken with 6, 8.1
 with 4, and 2 and 4 end as wedged; in float64, where contacts are harder, 68 and 54 of 3,755. With 3, and more with 2,
@@ -331,20 +332,20 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
     """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left; `width`
     samples side by side; `many`: those that are not done go on without the others."""
 
-    def some(most: jax.Array | int, problem: Impact) -> Going:
-        begin, newton = _newton(harder, rows, problem)
-        return _some(newton, most, begin)
-
-    first = trailing(lambda _, problem: some(FIRST, problem), tile=width)
+    begin = trailing(lambda _, problem: _newton(harder, rows, problem)[0])
 
     @trailing
     def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
         return _some(_newton(harder, rows, problem)[1], most, s)
 
+    def alone(problem: Impact) -> Going:
+        start, newton = _newton(harder, rows, problem)
+        return _some(newton, np.iinfo(np.int32).max, start)
+
     def core(_: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
         batch = problem.free.shape[1:]
         if not many or math.prod(batch) <= width or jax.default_backend() != "cpu":
-            end = side_by_side(partial(some, np.iinfo(np.int32).max), batch, problem, width=width)
+            end = side_by_side(alone, batch, problem, width=width)
             return end.best, end.held
 
         def of_all(x: jax.Array) -> jax.Array:
@@ -352,16 +353,18 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
             return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
 
         problem = jax.tree.map(of_all, problem)
-        begin = jax.vmap(partial(first, ()), in_axes=-1, out_axes=-1)(problem)
-        end = in_rounds(partial(further, ()), 2 * FIRST, problem, begin, width)
+        start = jax.vmap(partial(begin, ()), in_axes=-1, out_axes=-1)(problem)
+        end = in_rounds(partial(further, ()), FIRST, problem, start, width)
         return end.best.reshape(-1, *batch), end.held.reshape(-1, *batch)
 
     return trailing(core, tile=TOGETHER if many else None)
 
 
 def _found(harder: int, rows: Parts | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    width, many = width_of(len(problem.free) ** 2, problem.free.dtype.itemsize), len(problem.jacobian) > FEW
-    return _solved(harder, rows, min(width, WAITING) if many else width, many)((), problem)
+    numbers, size = len(problem.free) ** 2, problem.free.dtype.itemsize
+    many = len(problem.jacobian) > FEW
+    width = min(width_of(2 * numbers, size), WAITING) if many else width_of(numbers, size)
+    return _solved(harder, rows, width, many)((), problem)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

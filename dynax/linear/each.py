@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -85,29 +86,35 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
     """`advance(most, given, state)` until all are `state.done`, for trees with one batch axis, which is last.
 
     Each round, of twice as many steps as the one before, takes those that are not done, `width` side by side: they are
-    looked for wherever they are, so that none waits for another that takes much longer.
+    looked for wherever they are, so that none waits for another that takes much longer. A few that are left of a round
+    are taken `LANES` side by side: a step of Newton's method takes 84 us of 16 samples, 135 of 48 and 197 of 80. (Of
+    one alone 11.5, but it may be rounded in another way than among others.)
     """
     size = state.done.shape[-1]
     width = min(width, size)
+    few = width // 2 // LANES * LANES
 
-    # What is given stays as it is, so that it is turned once: a sample is then a row, and not a column.
-    turned = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), given)
+    def turned(x: Any, source: int, to: int) -> Any:
+        return jax.tree.map(lambda x: jnp.moveaxis(x, source, to), x)
 
-    def rows(at: jax.Array) -> Any:
-        return jax.tree.map(lambda x: jnp.moveaxis(jnp.take(x, at, axis=0, mode="clip"), 0, -1), turned)
-
-    def columns(at: jax.Array, state: Any) -> Any:
-        return jax.tree.map(lambda x: jnp.take(x, at, axis=-1, mode="clip"), state)
+    given, state = turned((given, state), -1, 0)  # once: a sample is then a row, and not a column
 
     def one_round(carry: tuple) -> tuple:
         most, state = carry
         order, count = jnp.argsort(state.done), jnp.sum(~state.done)
 
-        def tile(k: jax.Array, state: Any) -> Any:
-            at = lax.dynamic_slice_in_dim(order, jnp.minimum(k * width, size - width), width)
-            own = advance(most, rows(at), columns(at, state))
-            return jax.tree.map(lambda x, new: x.at[..., at].set(new, mode="clip", unique_indices=True), state, own)
+        def some(first: jax.Array | int, width: int, k: jax.Array, state: Any) -> Any:
+            at = lax.dynamic_slice_in_dim(order, jnp.minimum(first + k * width, size - width), width)
+            own = jax.tree.map(lambda x: jnp.take(x, at, axis=0, mode="clip"), (given, state))
+            own = turned(advance(most, *turned(own, 0, -1)), -1, 0)
+            return jax.tree.map(lambda x, new: x.at[at].set(new, mode="clip", unique_indices=True), state, own)
 
-        return 2 * most, lax.fori_loop(0, (count + width - 1) // width, tile, state)
+        wide = (count + width - 1 - few) // width
+        state = lax.fori_loop(0, wide, partial(some, 0, width), state)
+        if few:
+            narrow = (count - wide * width + LANES - 1) // LANES
+            state = lax.fori_loop(0, narrow, partial(some, wide * width, LANES), state)
+        return 2 * most, state
 
-    return lax.while_loop(lambda x: ~jnp.all(x[1].done), one_round, (jnp.int32(most), state))[1]
+    end = lax.while_loop(lambda x: ~jnp.all(x[1].done), one_round, (jnp.int32(most), state))[1]
+    return turned(end, 0, -1)
