@@ -81,3 +81,19 @@ def test_a_quaternion_that_grows_moves_nothing():
     growing = np.linalg.svd(jax.jacfwd(lambda v: dx.integrate(model, q, v))(jnp.zeros(model.nv)))[0][:, -1]
     found = jax.jit(jax.jacfwd(lambda q: dx.center_of_mass(model, q)))(q)
     np.testing.assert_allclose(found @ growing, 0.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("joint", [dx.Free(), dx.Spherical(), dx.Weld()], ids=["floats", "turns", "stands"])
+def test_one_body(joint):
+    """A root alone, a joint alone, and nothing that moves."""
+    builder = dx.ModelBuilder()
+    builder.body("body", joint=joint, inertia=dx.SpatialInertia(2.0, (0.1, 0.0, 0.3), (0.1, 0.2, 0.25)))
+    model = builder.build()
+    q, still = dx.neutral(model), jnp.zeros(model.nv)
+    slopes = [
+        jax.jit(way(lambda x, one=one: one(model, dx.integrate(model, q, x))))(still)
+        for way, one in ((jax.jacfwd, dx.center_of_mass), (jax.jacrev, dx.center_of_mass), (jax.jacfwd, by_poses))
+    ]
+    assert slopes[0].shape == (3, model.nv)
+    np.testing.assert_allclose(slopes[0], slopes[2], atol=1e-15)
+    np.testing.assert_allclose(slopes[1], slopes[2], atol=1e-15)
