@@ -106,7 +106,7 @@ def whole_adjoint(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, 
     along_q = x.psi.angular.dot(couple.moment) + x.psi_rate.dot(momentum) + turned
     along_v = x.s.angular.dot(couple.moment) + x.phi.dot(momentum) + joint_slope(model, v) * weights.freedoms
     along_a = x.s.dot(momentum) + per_velocity(model.armature, weights.freedoms) * weights.freedoms
-    along_q = along_q + _within(model, joint_block(model, x.joint, q), weights.freedoms)
+    along_q = along_q + paired_within(model, joint_block(model, x.joint, q), weights.freedoms)
     return Adjoint(along_q, along_v, along_a, x.s.dot(force))
 
 
@@ -164,7 +164,7 @@ def local_power(
     return sum(bodies, jnp.sum(weights.freedoms * joints, axis=0))
 
 
-def _within(model: Model, block: jax.Array, weights: jax.Array) -> jax.Array:
+def paired_within(model: Model, block: jax.Array, weights: jax.Array) -> jax.Array:
     """`sum_i weights[i] block[i, k]` over the freedoms `i` of the joint, for its `k`-th."""
     topology, width = model.topology, block.shape[1]
     first, stop = (bound[topology.body_of_velocity] for bound in (topology.v_start[:-1], topology.v_start[1:]))

@@ -25,6 +25,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from dynax.compile.batching import along_moving, by_samples, is_zero, linear, trailing
 from dynax.derivatives.adjoint import Weights, whole_adjoint
+from dynax.derivatives.curvature import curvature
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
 from dynax.derivatives.inverse_dynamics import inverse_dynamics_derivatives
 from dynax.derivatives.rule import closed_form, full
@@ -89,8 +90,11 @@ def _curvature(model: Model, at: Moving, weights: jax.Array) -> tuple[jax.Array,
     `bar_a`, which moves with `q` alone, `(nv, nv, *batch)`. Where `integrate` does not add, the block by `q` is not
     symmetric: `bar_q` is taken in axes that move."""
     nv = model.nv
-    along, by_v = _bends(model, at, weights)
-    by_q, mixed, rows = along[:nv], along[nv : 2 * nv], along[2 * nv :]
+    if model.topology.all_screws:
+        by_q, mixed, by_v, rows = curvature(model, *at, weights)
+    else:
+        along, by_v = _bends(model, at, weights)
+        by_q, mixed, rows = along[:nv], along[nv : 2 * nv], along[2 * nv :]
     upper, lower = jnp.concatenate([by_q, _turned(mixed)], axis=1), jnp.concatenate([mixed, by_v], axis=1)
     return jnp.concatenate([upper, lower]), rows
 
@@ -125,7 +129,7 @@ def _repeated(given: Any, like: jax.Array) -> Any:
     return jax.tree.map(partial(full, batch=like.shape[1:]), given)
 
 
-def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callable:
+def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
     """`value(model, q, v, last)` with closed forms of both derivatives."""
 
     def plain(model: Any, at: Moving, x: Moving) -> jax.Array:
@@ -153,7 +157,7 @@ def _twice(value: Callable, jacobians: Callable, curvature: Callable) -> Callabl
             if not all(is_zero(d) for d in dat):
                 x = [jnp.zeros_like(bar) if is_zero(d) else d for d in dat]
                 x[0] = x[0] if is_zero(dat.q) else tangent_rows(model, at.q, dat.q)
-                along = _product(curvature(model, at, *known, bar), jnp.concatenate(x))
+                along = _product(bending(model, at, *known, bar), jnp.concatenate(x))
                 rate = jax.tree.map(jnp.add, rate, Moving(*jnp.split(along, 3)))
             left, rates, by_library = (model,), (dmodel,), lambda model: samples_back(model, at, bar)
         else:

@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import trailing
+from dynax.derivatives.adjoint import paired_within
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
 from dynax.derivatives.variations import within_joints
@@ -282,16 +283,39 @@ def by_directions(
 def _landed(model: Model, q: jax.Array, w: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`difference(after, integrate(q, w))`, shape `(nv, *batch)`, and how it changes within each joint: along the `k`
     freedoms of the joint and with its `k` entries of `w`, shape `(nv, 2 k, *batch)`."""
-    own, nv = _within(model), model.nv
-    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(q.dtype)
-    ways = np.concatenate([np.pad(units, ((0, 0), (0, nv))), np.pad(units, ((0, 0), (nv, 0)))])
 
     def along(way: jax.Array) -> tuple[jax.Array, jax.Array]:
-        dq, dw = (jnp.broadcast_to(d.reshape(nv, *(1 for _ in w.shape[1:])), w.shape) for d in jnp.split(way, 2))
+        dq, dw = _ways(way, w)
         landing = lambda q, w: difference_rows(model, after, integrate_rows(model, q, w))  # noqa: E731
         return jax.jvp(landing, (q, w), (rate_rows(model, q, dq), dw))
 
-    return jax.vmap(along, out_axes=(None, 1))(jnp.asarray(ways))
+    return jax.vmap(along, out_axes=(None, 1))(jnp.asarray(_one_by_one(model, q.dtype)))
+
+
+@trailing
+def _bent(model: Model, q: jax.Array, w: jax.Array, after: jax.Array, costate: jax.Array) -> jax.Array:
+    """How the slopes of `costate . difference(after, integrate(q, w))` by the tangent of `q` and by `w` change within
+    each joint, along its `k` freedoms and with its `k` entries of `w`, shape `(2 nv, 2 k, *batch)`."""
+
+    def paired(dq: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sum(costate * difference_rows(model, after, integrate_rows(model, integrate_rows(model, q, dq), w)))
+
+    slopes, still = jax.grad(paired, (0, 1)), jnp.zeros_like(w)
+    along = jax.vmap(lambda way: jax.jvp(slopes, (still, w), _ways(way, w))[1], out_axes=1)
+    return jnp.concatenate(along(jnp.asarray(_one_by_one(model, q.dtype))))
+
+
+def _one_by_one(model: Model, dtype: Any) -> np.ndarray:
+    """Directions along the first freedom of each joint, the second, ..., then with the entries of `w`."""
+    own, nv = _within(model), model.nv
+    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(dtype)
+    return np.concatenate([np.pad(units, ((0, 0), (0, nv))), np.pad(units, ((0, 0), (nv, 0)))])
+
+
+def _ways(way: jax.Array, like: jax.Array) -> tuple[jax.Array, ...]:
+    """The halves of a direction, with the batch of another array."""
+    rows = (d.reshape(-1, *(1 for _ in like.shape[1:])) for d in jnp.split(way, 2))
+    return tuple(jnp.broadcast_to(d, like.shape) for d in rows)
 
 
 def _within(model: Model) -> np.ndarray:
@@ -328,13 +352,8 @@ def _of_euler(
     if costate is None:
         return c, J, None
 
-    def pull(z: jax.Array) -> jax.Array:
-        place, speed = integrate(model, q, z[:nv]), later + z[nv:]
-        return jnp.sum(costate * plant.difference(after, jnp.concatenate([integrate(model, place, dt * speed), speed])))
-
-    both = jnp.concatenate([jnp.eye(nv, 2 * nv + nu, dtype=x.dtype), rates])
-    still = jnp.zeros(2 * nv, x.dtype)
-    weights = dt * jax.grad(pull)(still)[nv:]
+    costate_q, costate_v = costate[:nv], costate[nv:]
+    weights = dt * (dt * paired_within(model, turns[:, width:], costate_q) + costate_v)
     if closed_form(model):
         H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)
     else:
@@ -347,7 +366,14 @@ def _of_euler(
     if actuation is not None:
         drive = jax.scipy.linalg.block_diag(jnp.eye(2 * nv, dtype=x.dtype), actuation.astype(x.dtype))
         H = product(drive.T, product(H, drive))
-    return c, J, H + product(both.T, product(jax.hessian(pull)(still), both))
+    own = np.flatnonzero([model.topology.joints[body].screw is None for body in model.topology.body_of_velocity])
+    if own.size:
+        # Where `integrate` adds it has no curvature, and elsewhere none but within joints.
+        bent = _bent(model, q, dt * later, after[:nq], costate_q).reshape(2, nv, 2, width)
+        blocks = [[within_joints(model, bent[i, :, k])[own][:, own] for k in range(2)] for i in range(2)]
+        ways = jnp.concatenate([jnp.eye(nv, 2 * nv + nu, dtype=x.dtype)[own], dt * rates[own]])
+        H = H + product(ways.T, product(jnp.block(blocks), ways))
+    return c, J, H
 
 
 def _of_embedded_euler(plant: ModelPlant, x: jax.Array, u: jax.Array, after: jax.Array, dt: jax.Array) -> Linearized:

@@ -3,6 +3,7 @@ masses and by where a loop is closed."""
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import jax
@@ -13,7 +14,7 @@ from compiling import kernels
 from constraints import mechanisms
 
 import dynax as dx
-from dynax.compile import versions
+from dynax.compile import pieces, versions
 
 STEP = 1e-5
 
@@ -51,8 +52,9 @@ def moved(point, along, step):
 
 
 @pytest.mark.skipif(not versions.available() or jax.default_backend() != "cpu", reason="kernels are of a CPU")
-def test_each_way_is_one_kernel():
-    """What is found, and the way back: nothing of a library is in them."""
+def test_each_way_is_one_kernel(monkeypatch):
+    """What is found, and the way back, where long programs are left whole: nothing of a library is in them."""
+    monkeypatch.setattr(pieces, "LONGEST", math.inf)
     value, point, _ = case()
     assert kernels(jax.jit(jax.grad(value, argnums=range(5))).lower(*point).as_text()) == 2
 
