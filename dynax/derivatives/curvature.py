@@ -9,8 +9,8 @@ displacements of `linearize`, the velocity moments `B` and `B_w` of the velociti
     A = sum of I_k w_k      C = sum of 2 B_k^T w_k      F = sum of F_k      omega_k = w_p x S_k
     along q_k    dF = T_k      dA = I omega_k + S_k x* A      dC = 2 B^T omega_k - 2 B_w^T Psi'_k + S_k x* C
     along v_k    dF = V_k      dC = -2 B_w^T S_k              along a_k    dF = U_k
-    q_j q_k   Psi'_j . dC + Psi''_j . dA + omega_j . dF       v_j q_k   S_j . dC + Phi_j . dA       a_j q_k   S_j . dA
-    q_j v_k   Psi'_j . dC + omega_j . dF                      v_j v_k   S_j . dC                    q_j a_k   omega_j . dF
+    q_j q_k   Psi'_j . dC + Psi''_j . dA + omega_j . dF       v_j q_k   S_j . dC + Phi_j . dA      a_j q_k   S_j . dA
+    q_j v_k   Psi'_j . dC + omega_j . dF                      v_j v_k   S_j . dC                  q_j a_k   omega_j . dF
 
 Within a free root, whose columns move with it and whose parent stands still, all moves with what is paired, but
 
