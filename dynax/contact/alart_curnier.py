@@ -64,14 +64,15 @@ WAITING = 80
 """Samples side by side, of those, at most: to solve a Panda's problem takes 6 % less than by 48. Where two matrices of
 each leave the cache it is fewer: a humanoid's takes 11 % less by 48 than by 80."""
 HALVINGS = 4
-"""Lengths of a step that are tried, at most. Of 5,632 problems of a Panda with a cube 6.0 steps are taken with 4, 6.3 with
-3, 6.8 with 2, and 8.0 where all steps are whole ones."""
+"""Lengths of a step that are tried, at most. Of 5,632 problems of a Panda with a cube 6.0 steps are taken with 4, 6.3
+with 3, 6.8 with 2, and 8.0 where all steps are whole ones (with 60 at most in the first of `TRIES`)."""
 REMEMBERED = 0.3
 """Of the squared distance from the law before a step, what is allowed after the next one, if that is more than its own
 decrease allows. What slides slowly has its friction on a circle, along which Newton's method moves straight: it gets
 off the circle, and back with the next step. Where each step had to come nearer, 20 short ones went along the circle
-(Maratos 1978; remembering is of Grippo, Lampariello & Lucidi 1986): of a Panda with a cube 8.2 steps instead of 5.8, in
-float64 10.6 instead of 6.4, and a fifth of its problems came to no end but with `kappa`, now 2 %."""
+(Maratos 1978; remembering is of Grippo, Lampariello & Lucidi 1986): of a Panda with a cube 8.1 steps instead of 5.8, in
+float64 10.6 instead of 6.5, and a fifth of its problems came to no end but with `kappa`, now 2 %. With `kappa` it is 0,
+or more end as wedged."""
 LEFT = {"float64": 1e-8, "float32": 1e-3}
 """Of the momentum that does not balance, by what there is: some hundred times what rounding makes of hard contacts."""
 UNSOLVED = 10.0
