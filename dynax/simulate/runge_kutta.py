@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.compile.batching import batch_last
+from dynax.embedding.flexible import own_bodies
 from dynax.embedding.model import tree_of
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
-from dynax.model.flexible import skeleton_of
+from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 
 Row = tuple[float, ...]
@@ -55,30 +56,46 @@ class Tableau:
         self, model: Model, q: jax.Array, x: jax.Array, rate: Callable[..., jax.Array], dt: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One step of `q` and `x`, which begins with the velocity, as `x' = rate(q, x, delay)`; and the first rate."""
-        adding = all(joint.adds for joint in skeleton_of(tree_of(model)).topology.joints)
-        stages, last = len(self.weights), np.array(self.last)
-        first, *rest = last.sum(axis=0, keepdims=True) if adding else last
-        velocities, flows = (jnp.asarray(x, q.dtype) for x in (self.velocities, (*self.flows[1:], first)))
-        delays, starts = jnp.asarray(np.sum(self.velocities, axis=1), q.dtype), jnp.asarray((*self.starts[1:], 0))
+        adding = _adds(model)
+        flows, last, starts = np.array(self.flows), np.array(self.last), np.array(self.starts)
+        if adding:  # all from the beginning, and one to the end
+            for k, start in enumerate(self.starts):
+                flows[k] += flows[start]
+            last, starts = last.sum(axis=0, keepdims=True), np.zeros_like(starts)
+        rows = np.vstack((self.velocities, self.weights)), np.vstack((flows, last))
+        of_rates, of_velocities = (jnp.asarray(each.T, q.dtype) for each in rows)
+        delays, stages, nv = np.sum(self.velocities, axis=1), len(self.weights), model.nv
 
         flowed = _flow if isinstance(model, Model) and not adding else integrate
 
-        def moved(q: jax.Array, xs: jax.Array, flow: jax.Array) -> jax.Array:
-            return flowed(model, q, dt * (flow @ xs[:, : model.nv]))
-
         def stage(found: tuple, given: tuple) -> tuple[tuple, None]:
-            (qs, xs, rates), (k, velocity, delay, start, flow) = found, given
-            now = qs[k], x + dt * (velocity @ rates)
-            xs, rates = xs.at[k].set(now[1]), rates.at[k].set(rate(*now, dt * delay))
-            return (qs.at[k + 1].set(moved(qs[start], xs, flow)), xs, rates), None
+            (now, qs, changes, ways, begun), (k, delay, start, of_rate, of_velocity) = found, given
+            x_now = x + dt * changes[k]
+            slope = rate(now, x_now, dt * delay)
+            changes, ways = changes + of_rate[:, None] * slope, ways + of_velocity[:, None] * x_now[:nv]
+            from_here = q
+            if starts.any():
+                qs = qs.at[k].set(now)
+                from_here = qs[start]
+            now = flowed(model, from_here, dt * ways[k + 1])
+            return (now, qs, changes, ways, jnp.where(k == 0, slope, begun)), None
 
-        empty = jnp.tile(q, (stages + 1, 1)), *jnp.zeros((2, stages, x.size), x.dtype)
-        given = jnp.arange(stages), velocities, delays, starts, flows
-        (qs, xs, rates), _ = jax.lax.scan(stage, empty, given)
-        q = qs[stages]
-        for flow in rest:
-            q = moved(q, xs, jnp.asarray(flow, q.dtype))
-        return q, x + dt * (jnp.asarray(self.weights, x.dtype) @ rates), rates[0]
+        # Sums of all stages to come grow with each: where they are made of all that were, a batch is copied each time.
+        empty = [jnp.zeros((each.shape[1], size), x.dtype) for each, size in ((of_rates, x.size), (of_velocities, nv))]
+        given = jnp.arange(stages), jnp.asarray(delays, q.dtype), jnp.asarray((*starts[1:], 0)), of_rates, of_velocities
+        before = jnp.zeros((stages if starts.any() else 0, q.size), q.dtype)
+        (end, _, changes, ways, begun), _ = jax.lax.scan(stage, (q, before, *empty, jnp.zeros_like(x)), given)
+        for k in range(stages + 1, len(ways)):
+            end = flowed(model, end, dt * ways[k])
+        return end, x + dt * changes[stages], begun
+
+
+def _adds(model: Model) -> bool:
+    """Whether two steps are one by their sum. Modes add, however the places that they move turn."""
+    tree = tree_of(model)
+    joints = skeleton_of(tree).topology.joints
+    own = own_bodies(tree) if isinstance(tree, FlexibleModel) else range(len(joints))
+    return all(joints[body].adds for body in own)
 
 
 HEUN = Tableau(
