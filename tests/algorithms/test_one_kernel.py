@@ -51,7 +51,7 @@ def test_what_is_apart_is_fused_with_nothing():
     def together(fence) -> int:
         run = jax.jit(lambda x: in_one_kernel(partial(function, fence=fence), [x]))
         text = run.lower(x).compile().as_text()
-        fused = [part for part in text.split("\n}") if part.lstrip().startswith("%fused")]
+        fused = re.findall(r"^%fused.*?^}", text, re.MULTILINE | re.DOTALL)
         return sum(" sine(" in part and " cosine(" in part for part in fused)
 
     x = jnp.linspace(0.1, 0.9, 24).reshape(4, 6)
