@@ -97,17 +97,20 @@ def whole_adjoint(model: Model, s: Setup, kin: Parts, inertias: Parts, q, v, a, 
     sums = carried_sums(whole, kin, momenta, couples, net_forces(s, kin, inertias, external))
     momentum, couple, force = (per_freedom(s, total) for total in sums)
 
-    step = in_world(kin.rows.rotation, s.joints, joint_motions(whole, model, weights.freedoms))
-    still = Motion.zero(jnp.zeros_like(weights.bodies.roots.angular.x))
-    above = per_freedom(s, Parts(still, weights.bodies.rows - step))
-
     x = displacements(model, s, kin, v, a, force)
-    turned = above.cross(x.s).dot(force)
+    turned = above(model, whole, kin, weights).cross(x.s).dot(force)
     along_q = x.psi.angular.dot(couple.moment) + x.psi_rate.dot(momentum) + turned
     along_v = x.s.angular.dot(couple.moment) + x.phi.dot(momentum) + joint_slope(model, v) * weights.freedoms
     along_a = x.s.dot(momentum) + per_velocity(model.armature, weights.freedoms) * weights.freedoms
     along_q = along_q + paired_within(model, joint_block(model, x.joint, q), weights.freedoms)
     return Adjoint(along_q, along_v, along_a, x.s.dot(force))
+
+
+def above(model: Model, s: Setup, kin: Parts, weights: Weights) -> Motion:
+    """`w_p` of each freedom, that of a point of the parent at the joint."""
+    step = in_world(kin.rows.rotation, s.joints, joint_motions(s, model, weights.freedoms))
+    still = Motion.zero(jnp.zeros_like(weights.bodies.roots.angular.x))
+    return per_freedom(s, Parts(still, weights.bodies.rows - step))
 
 
 class AtJoints(NamedTuple):

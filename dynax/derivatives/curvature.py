@@ -32,20 +32,19 @@ import numpy as np
 
 from dynax.algorithms.coriolis import VelocityMoment, velocity_moments
 from dynax.compile.batching import trailing
-from dynax.derivatives.adjoint import couple_of, paired_within
+from dynax.derivatives.adjoint import Weights, above, couple_of, paired_within
 from dynax.derivatives.inverse_dynamics import ELEMENTWISE, joint_slope
 from dynax.derivatives.linearize import displacements
 from dynax.derivatives.variations import spring_variations, within_joints
 from dynax.linear.row_products import batch_leading, batch_trailing, components, product
 from dynax.model import Model
 from dynax.model.configuration import rate_rows
-from dynax.spatial import Motion
 from dynax.sweep import take_rows
 from dynax.tree.bodies import carried_sums, net_forces, world_inertias
 from dynax.tree.freedoms import diagonal, in_tree, on_support, per_freedom
-from dynax.tree.kinematics import in_world, kinematics, moved
+from dynax.tree.kinematics import kinematics, moved
 from dynax.tree.layout import Parts
-from dynax.tree.setup import joint_motions, setup
+from dynax.tree.setup import setup
 
 
 class Curvature(NamedTuple):
@@ -93,10 +92,8 @@ def _rows(model: Model, q: jax.Array, v: jax.Array, a: jax.Array, weights: jax.A
     sums = carried_sums(s, kin, inertias, moments, turns, momenta, couples, net_forces(s, kin, inertias, None))
     inertia, moment, turn, momentum, couple, force = (per_freedom(s, total) for total in sums)
 
-    step = in_world(kin.rows.rotation, s.joints, joint_motions(s, model, weights))
-    still = Motion.zero(jnp.zeros_like(bodies.roots.angular.x))
     x = displacements(model, s, kin, v, a, force)
-    omega = per_freedom(s, Parts(still, bodies.rows - step)).cross(x.s)
+    omega = above(model, s, kin, Weights(weights, bodies)).cross(x.s)
 
     d_a = inertia @ omega + x.s.cross(momentum)
     d_c = moment.apply_transpose(omega) - turn.apply_transpose(x.psi)
