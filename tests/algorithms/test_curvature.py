@@ -66,10 +66,12 @@ def test_equal_to_derivatives_of_the_first_ones(count, rng):
 
 @pytest.mark.slow
 def test_special_points(rng):
-    """At rest and without weights, with masses of zero, in float32, and without masses."""
+    """At rest at the identity, in float32, without weights, and without masses."""
     model, (q, v, a, weights) = case(rng, 1, 1)
     found = jax.jit(curvature)
     exact = found(model, q[0], v[0], a[0], weights[0])
+    rest = dx.neutral(model), 0 * v[0], 0 * a[0], weights[0]
+    near(found(model, *rest), jax.jit(by_directions)(model, *rest), 1e-13)
     single = found(model, *(x[0].astype(jnp.float32) for x in (q, v, a, weights)))
     assert all(x.dtype == jnp.float32 for x in single)
     near(single, exact, 1e-5)

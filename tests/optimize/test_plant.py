@@ -62,6 +62,37 @@ def test_the_closed_form_is_the_derivative(rng):
     np.testing.assert_allclose(found, ((up - down) / 2e-5).swapaxes(1, 2), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("carried", ["hinge", "ball"])
+def test_the_curvature_of_a_step(carried, rng):
+    """Against differences of the step's gradient, where the next state is not where the step ends: of a hinge on a free
+    body, in closed form, and of a ball, whose dynamics go by directions."""
+    inertia = dx.SpatialInertia(1.3, np.array([0.05, -0.02, 0.1]), np.diag([0.2, 0.3, 0.25]))
+    builder = dx.ModelBuilder()
+    builder.body("base", joint=dx.Free(), inertia=inertia)
+    away = dx.Transform(translation=(0.1, 0.2, 0.3))
+    joint = {"hinge": dx.Revolute((0.0, 1.0, 1.0)), "ball": dx.Spherical()}[carried]
+    builder.body("tip", parent="base", joint=joint, placement=away, inertia=inertia)
+    model, dt, h = builder.build(), jnp.asarray(0.05), 1e-5
+    plant = o.plant(model)
+    n, m, still = plant.ndx, plant.nu, dx.neutral(model)
+    half = dx.integrate(model, still, jnp.zeros(m).at[0].set(np.pi))
+    qs = [still, half, dx.random_configuration(model, jax.random.key(0))]
+    vs = [np.zeros(m), np.zeros(m), rng.normal(size=m)]
+
+    def curvature(x, u, costate, gap):
+        after = plant.integrate(plant.step(x, u, None, dt), gap)
+        ahead = lambda z: plant.difference(after, plant.step(plant.integrate(x, z[:n]), u + z[n:], None, dt))  # noqa: E731
+        slope = jax.grad(lambda z: jnp.sum(costate * ahead(z)))
+        expected = jax.vmap(lambda d: (slope(h * d) - slope(-h * d)) / (2 * h))(jnp.eye(n + m))
+        return linearized(plant, x, u, after, None, dt, costate)[2], 0.5 * (expected + expected.T)
+
+    x = jnp.stack([jnp.concatenate(s) for s in zip(qs, vs, strict=True)])
+    u, costate, gap = (jnp.asarray(rng.normal(size=(3, k))) for k in (m, n, n))
+    found, expected = jax.jit(jax.vmap(curvature))(x, u, costate, 0.1 * gap)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.max(np.abs(expected)))
+
+
 def test_gradients_by_the_model():
     """Through the closed form the leaves of the model keep their derivatives."""
     model = mixed()
