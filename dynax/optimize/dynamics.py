@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from dynax.compile.batching import along_moving, by_samples, is_zero, linear, trailing
+from dynax.compile.batching import along_moving, by_samples, is_zero, known, linear, trailing
 from dynax.derivatives.adjoint import Weights, whole_adjoint
 from dynax.derivatives.curvature import curvature
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
@@ -129,6 +129,18 @@ def _repeated(given: Any, like: jax.Array) -> Any:
     return jax.tree.map(partial(full, batch=like.shape[1:]), given)
 
 
+def _again(function: Callable) -> Callable:
+    """What `function(model, at)` gives, as a function `(model, at, found)` of what was found; its derivatives are those
+    of `function`."""
+    samples = by_samples(function)
+
+    def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        return found(*primals), along_moving(samples, primals[:2], tangents[:2])[1]
+
+    found = known(rule)
+    return found
+
+
 def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
     """`value(model, q, v, last)` with closed forms of both derivatives."""
 
@@ -141,6 +153,8 @@ def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
         return jax.vjp(lambda x: plain(model, at, x), rest)[1](bar)[0]
 
     samples, samples_back = by_samples(plain), by_samples(plain_back)
+    value_again = _again(lambda model, at: value(model, *at))
+    jacobian_again = _again(lambda model, at: jnp.concatenate(jacobians(model, *at), axis=1))
 
     def forward(model: Any, at: Moving, known: tuple, x: Moving) -> jax.Array:
         return _product(known[1], jnp.concatenate(x))
@@ -151,7 +165,9 @@ def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
     def bent(primals: tuple, tangents: tuple) -> tuple[Moving, Moving]:
         model, at, known, bar = primals
         dmodel, dat, _, dbar = tangents
-        found = backward(*primals)
+        found = exact_back(*primals)
+        # Third derivatives ask how what is known changes.
+        known = value_again(model, at, known[0]), jacobian_again(model, at, known[1])
         rate = jax.tree.map(jnp.zeros_like, found) if is_zero(dbar) else backward(model, at, known, dbar)
         if closed_form(model):
             if not all(is_zero(d) for d in dat):

@@ -70,6 +70,27 @@ def test_curvature_by_masses_too(model, rng, key, ours, known):
     near(jnp.concatenate(found, axis=1), expected, 1e-8 * np.max(np.abs(expected)))
 
 
+@pytest.mark.slow
+def test_third_derivatives(rng):
+    """Of two hinges, along a curve and by masses, against differences of the second ones."""
+    builder = dx.ModelBuilder()
+    builder.body("upper", joint=dx.Revolute((0, 1, 0)), inertia=BODY)
+    builder.body("lower", parent="upper", joint=dx.Revolute((0, 0, 1)), inertia=BODY)
+    model = builder.build()
+    (*at, weights), ways = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
+
+    def along(t, mass):
+        state = (x + t * way for x, way in zip(at, ways, strict=True))
+        return jnp.sum(weights * acceleration(model.replace(mass=mass), *state))
+
+    second, h = jax.jit(jax.grad(jax.grad(along))), 1e-4
+    third, by_masses = jax.jit(jax.jacfwd(jax.grad(jax.grad(along)), (0, 1)))(0.0, model.mass)
+    near(third, (second(h, model.mass) - second(-h, model.mass)) / (2 * h), 1e-7 * abs(third))
+    for k, slope in enumerate(by_masses):
+        more, less = (second(0.0, model.mass.at[k].add(change)) for change in (h, -h))
+        near(slope, (more - less) / (2 * h), 1e-6 * jnp.max(jnp.abs(by_masses)))
+
+
 JOINTS = [
     dx.Spherical(), dx.Free(), dx.Planar(), dx.Reversed(dx.Free()), dx.RollingBall(0.4), dx.SphereInCylinder(),
     dx.Universal(),
