@@ -178,6 +178,9 @@ def test_batches_of_nothing(robot):
     model, q, v, tau = robot
     none = jax.jit(jax.vmap(dx.forward_dynamics, in_axes=(None, 0, 0, 0)))(model, q[:0], v[:0], tau[:0])
     assert none.shape == (0, model.nv)
+    for function in (dx.mass_matrix, jax.jacfwd(dx.center_of_mass, 1), jax.grad(dx.potential_energy, 1)):
+        found = jax.jit(jax.vmap(function, in_axes=(None, 0)))(model, q[:0])
+        assert found.shape == (0, *function(model, q[0]).shape)
     welded = dx.ModelBuilder().build()
     bodiless = jax.jit(jax.vmap(dx.mass_matrix, in_axes=(None, 0)))(welded, jnp.zeros((5, 0)))
     assert bodiless.shape == (5, 0, 0)
