@@ -230,6 +230,8 @@ def inverse_kinematics(
         elif not isinstance(model.mass, Tracer) and not np.any(np.asarray(model.mass) > 0):
             raise ValueError(f"`targets[{k}]` is of the centre of mass, and {model.name!r} weighs nothing")
     (q,) = as_state(model, q=q)
+    if not model.nv:
+        raise ValueError(f"model {model.name!r} has no joint that moves")
     if not isinstance(q, Tracer) and not np.all(np.isfinite(q)):
         raise ValueError(f"`q` is not finite: {np.asarray(q).tolist()}")
     if limits:

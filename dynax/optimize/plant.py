@@ -170,12 +170,19 @@ def plant(
       `integrate(x, dx)` and `difference(x0, x1)`, which undoes it.
     """
     if not callable(dynamics):
+        if not dynamics.nv:
+            raise ValueError(f"model {dynamics.name!r} has no joint that moves")
         matrix = None if actuation is None else jnp.asarray(actuation)
         if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != dynamics.nv):
             raise ValueError(f"`actuation` has shape {matrix.shape}, expected ({dynamics.nv}, controls)")
+        if matrix is not None and not matrix.shape[1]:
+            raise ValueError(f"`actuation` has shape {matrix.shape}, expected one column or more: there is no control")
         return ModelPlant(dynamics, matrix, ClosedFormEuler() if stepper is None else stepper)
     if states is None or controls is None:
         raise ValueError("`states` and `controls` are missing: a function does not say how many it has")
+    for name, number in (("states", states), ("controls", controls)):
+        if number < 1:
+            raise ValueError(f"`{name}` is {number}, expected at least 1")
     if not (integrate is None) == (difference is None) == (tangents is None):
         raise ValueError("`tangents`, `integrate` and `difference` belong together: give all of them or none")
     return FunctionPlant(dynamics, states, controls, states if tangents is None else tangents, integrate, difference)

@@ -104,7 +104,7 @@ def _of_tree(iterations: int) -> Callable[..., Middle]:
         rounding = jnp.finfo(v.dtype).eps
 
         def largest(a: jax.Array) -> jax.Array:
-            return folded(jnp.concatenate([jnp.zeros_like(v[:1]), jnp.abs(a)]), jnp.maximum)[0]
+            return folded(jnp.concatenate([jnp.zeros((1, *a.shape[1:]), a.dtype), jnp.abs(a)]), jnp.maximum)[0]
 
         def unfinished(vm: jax.Array, correction: jax.Array, stalled: jax.Array) -> jax.Array:
             size = 1.0 + largest(vm)

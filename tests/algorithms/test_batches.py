@@ -80,6 +80,8 @@ def test_shapes_without_freedoms(key):
     assert dx.forward_dynamics(model, nothing, nothing, nothing).shape == (0,)
     assert dx.inverse_dynamics(model, nothing, nothing, nothing).shape == (0,)
     assert dx.mass_matrix(model, nothing).shape == (0, 0)
+    for stepper in ("rk4", "implicit_midpoint"):
+        assert [x.shape for x in dx.step(model, nothing, nothing, nothing, 0.1, stepper=stepper)] == [(0,), (0,)]
     force = np.asarray(dx.joint_forces(model, nothing, nothing, nothing))[0]
     assert np.all(np.isfinite(force))
     assert np.any(force != 0.0)

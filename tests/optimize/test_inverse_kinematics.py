@@ -213,6 +213,8 @@ def test_what_does_not_fit_is_named(panda):
                                   inertia=dx.SpatialInertia(1.0, np.zeros(3), np.eye(3))).build()  # fmt: skip
     with pytest.raises(ValueError, match="'sled_joint' of model"):
         dx.inverse_kinematics(body, o.position_target("sled", (0.3, 0.0, 0.5)), np.zeros(3))
+    with pytest.raises(ValueError, match="model 'welded' has no joint that moves"):
+        dx.inverse_kinematics(dx.ModelBuilder(name="welded").build(), o.position_target("world", np.zeros(3)), [])
     bars = mechanisms.four_bar()
     with pytest.raises(TypeError, match=r"pass `model.tree`"):
         dx.inverse_kinematics(dx.embed(bars.model, bars.q), aim, bars.q)  # type: ignore[arg-type]

@@ -112,6 +112,12 @@ def test_what_does_not_fit_is_named():
         o.plant(model, actuation=np.zeros((3, 2)))
     with pytest.raises(ValueError, match="`states` and `controls` are missing"):
         o.plant(lambda x, u, p: x)
+    with pytest.raises(ValueError, match="`controls` is 0, expected at least 1"):
+        o.plant(lambda x, u, p: x, states=1, controls=0)
+    with pytest.raises(ValueError, match=r"`actuation` has shape \(13, 0\), expected one column or more"):
+        o.plant(model, actuation=np.zeros((13, 0)))
+    with pytest.raises(ValueError, match="model 'welded' has no joint that moves"):
+        o.plant(dx.ModelBuilder(name="welded").build())
 
 
 @pytest.mark.spec("OC-28")
