@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dynax.compile.tiles import LANES, NEAR, by_tiles, even_width
+from dynax.compile.tiles import LANES, NEAR, by_tiles, even_width, in_tiles
 from dynax.embedding.model import EmbeddedModel
 from dynax.flexible.body import leaf_shapes
 from dynax.model import Model
@@ -37,8 +37,9 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
       speaks to another. Default: what the arrays show, else all CPU devices of the process. Arrays show nothing under
       `jax.jit` if the axes of the mesh are of type `Auto`: say it here.
 
-    The last tile is filled up by repeating a sample, so that one program serves every tile, and so is the share of the
-    last device; the surplus is dropped.
+    The last tile ends with the last sample and computes some of those before it again, so that one program serves every
+    tile. Where a derivative is taken, and on the last of several devices, what is missing is filled up by repeating a
+    sample; the surplus is dropped.
     """
     if tile is not None and tile < 1:
         raise ValueError(f"`tile` must be at least 1, got {tile}")
@@ -52,8 +53,11 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
         size = _length(moving)
         mapped = jax.vmap(lambda *leaves: fn(*structure.unflatten(leaves)), [0 if own else None for own in varied])
 
+        # In a mesh of others types say how arrays vary over it, and where results begin as nothing they would not.
+        run = in_tiles if jax.sharding.get_abstract_mesh().empty else by_tiles
+
         def tiled(*leaves: Any) -> Any:
-            return _tiled(mapped, varied, leaves, tile)
+            return _tiled(mapped, varied, leaves, tile, run)
 
         placed = sharding or sharding_of(moving) or over_all_cores(moving, size)
         if placed is None:
@@ -106,7 +110,7 @@ def _length(moving: Sequence[Any]) -> int:
     return sizes.pop()
 
 
-def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], tile: int | None) -> Any:
+def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], tile: int | None, run: Callable) -> Any:
     """`mapped(*leaves)` by tiles of the samples on this device."""
 
     def with_part(part: Sequence[Any]) -> list:
@@ -118,7 +122,7 @@ def _tiled(mapped: Callable, batched: Sequence[bool], leaves: Sequence[Any], til
     width = tile or default_tile(size)
     if width >= size:
         return mapped(*leaves)
-    return by_tiles(lambda part: mapped(*with_part(part)), moving, width)
+    return run(lambda part: mapped(*with_part(part)), moving, width)
 
 
 def sharding_of(arrays: Sequence[Any]) -> NamedSharding | None:

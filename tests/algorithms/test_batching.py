@@ -109,6 +109,52 @@ def test_large_batches_go_by_tiles(robot):
 
 
 @pytest.mark.spec("RBDA-X-BATCH")
+def test_batch_puts_each_tile_in_its_place():
+    """No copy of the results is made where the width of a tile does not divide the batch."""
+    q = jnp.ones((1501, 7))
+    compiled = jax.jit(dx.batch(jnp.outer)).lower(q, q).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < q.nbytes
+    np.testing.assert_array_equal(compiled(q, q), jax.vmap(jnp.outer)(q, q))
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_batch_of_a_function_that_closes_over_what_varies():
+    """Keys and counts beside numbers; derivatives by what is closed over and by the batch, and inside other maps."""
+    x, count = jnp.linspace(0.0, 1.0, 750).reshape(250, 3), jnp.arange(250)
+    keys = jax.random.split(jax.random.key(0), 250)
+
+    def results(mapped, scale, x):
+        def one(x, n, key):
+            return {
+                "x": jnp.sin(scale * x) * n * jax.random.normal(key, (3,)),
+                "n": n + 1,
+                "key": jax.random.split(key),
+            }
+
+        return mapped(one)(x, count, keys)
+
+    tiled, plain = partial(results, partial(dx.batch, tile=112)), partial(results, jax.vmap)
+    found, expected = jax.jit(tiled)(2.0, x), plain(2.0, x)
+    np.testing.assert_allclose(found["x"], expected["x"], rtol=1e-12)
+    np.testing.assert_array_equal(found["n"], expected["n"])
+    np.testing.assert_array_equal(jax.random.key_data(found["key"]), jax.random.key_data(expected["key"]))
+
+    def loss(of, scale, x):
+        return jnp.sum(of(scale, x)["x"] ** 2)
+
+    def curved(of, scale, x):
+        return jnp.sum(jax.grad(partial(loss, of))(scale, x))
+
+    for how, function in ((jax.grad, loss), (jax.jacfwd, loss), (jax.grad, curved)):
+        one, other = (jax.jit(how(partial(function, of), argnums=(0, 1)))(2.0, x) for of in (tiled, plain))
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+    scales = jnp.arange(3.0)
+    one, other = (jax.vmap(jax.grad(partial(loss, of)), (0, None))(scales, x) for of in (tiled, plain))
+    np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
 def test_jacobians_in_batches():
     """Of states and of models; off the path exact zeros; the rate of `J v` at constant `v` is the bias."""
     builder = dx.ModelBuilder()
