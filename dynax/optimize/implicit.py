@@ -28,6 +28,7 @@ from dynax.optimize.lqr import LQ, solve_lqr
 from dynax.optimize.plant import linearized
 from dynax.optimize.problem import Problem, cost_of, one_sided, stacked
 from dynax.optimize.result import Result
+from dynax.optimize.tangents import curvature, jacobian, slope
 
 # How often a solution is refined: a penalty of the root of rounding gains half of all digits each time.
 REFINEMENTS = 2
@@ -61,53 +62,61 @@ class System(NamedTuple):
     end_pressing: jax.Array
 
 
-def _stage_costs(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, jax.Array]:
-    """Costs and weighed constraints of a knot moved along `z`, with the constraints."""
-    x, u, _, row, _, _, own = at
-    args = problem.plant.integrate(x, z[: problem.plant.ndx]), u + z[problem.plant.ndx :], row
+class Knot(NamedTuple):
+    """What the Lagrangian of a knot is made of, but for its state and controls."""
+
+    after: jax.Array
+    row: Any
+    dt: jax.Array
+    costate: jax.Array
+    path: jax.Array
+
+
+def _stage_costs(problem: Problem, x: jax.Array, u: jax.Array, knot: Knot) -> tuple[jax.Array, jax.Array]:
+    """Costs and weighed constraints of a knot, with the constraints."""
+    args = x, u, knot.row
     found = stacked(problem.constraints, args)
-    return cost_of(problem.costs, args) + jnp.sum(own * found), found
+    return cost_of(problem.costs, args) + jnp.sum(knot.path * found), found
 
 
-def _stage(problem: Problem, z: jax.Array, at: tuple) -> tuple[jax.Array, tuple]:
-    """The Lagrangian of a knot moved along `z`, with its dynamics and constraints."""
-    x, u, after, row, dt, costate, _ = at
-    plant, n = problem.plant, problem.plant.ndx
-    total, found = _stage_costs(problem, z, at)
-    ahead = plant.difference(after, plant.step(plant.integrate(x, z[:n]), u + z[n:], row, dt))
-    return total + jnp.sum(costate * ahead), (ahead, found)
+def _stage(problem: Problem, x: jax.Array, u: jax.Array, knot: Knot) -> tuple[jax.Array, tuple]:
+    """The Lagrangian of a knot, with its dynamics and constraints."""
+    total, found = _stage_costs(problem, x, u, knot)
+    ahead = problem.plant.difference(knot.after, problem.plant.step(x, u, knot.row, knot.dt))
+    return total + jnp.sum(knot.costate * ahead), (ahead, found)
 
 
-def _last(problem: Problem, z: jax.Array, p: Point) -> tuple[jax.Array, jax.Array]:
-    args = problem.plant.integrate(p.x[-1], z), problem.known_rows(end=True)
+def _last(problem: Problem, x: jax.Array, p: Point) -> tuple[jax.Array, jax.Array]:
+    args = x, problem.known_rows(end=True)
     found = stacked(problem.end_constraints, args)
     return cost_of(problem.end_costs, args) + jnp.sum(p.end * found), found
 
 
-def _knots(problem: Problem, p: Point) -> tuple[tuple, tuple]:
-    rows = p.x[:-1], p.u, p.x[1:], problem.known_rows(end=False), problem.dt, p.costates[1:], p.path
-    return rows, (0, 0, 0, problem.known_axes, 0, 0, 0)
+def _over_knots(problem: Problem, p: Point, function: Callable) -> Any:
+    """`function(x, u, knot)` of each."""
+    knots = Knot(p.x[1:], problem.known_rows(end=False), problem.dt, p.costates[1:], p.path)
+    return jax.vmap(function, (0, 0, Knot(0, problem.known_axes, 0, 0, 0)))(p.x[:-1], p.u, knots)
 
 
 def conditions(problem: Problem, p: Point) -> Point:
     """`F`: slopes of the Lagrangian by each part of `p`."""
-    n, dtype = problem.plant.ndx, p.x.dtype
-    rows, axes = _knots(problem, p)
-    slope = jax.grad(lambda z, at: _stage(problem, z, at), has_aux=True)
-    stages, (gaps, path) = jax.vmap(lambda at: slope(jnp.zeros(n + p.u.shape[-1], dtype), at), (axes,))(rows)
-    last, end = jax.grad(lambda z: _last(problem, z, p), has_aux=True)(jnp.zeros(n, dtype))
-    first = problem.plant.difference(p.x[0], problem.x0)[None]
+    plant, n = problem.plant, problem.plant.ndx
+
+    def stage(x: jax.Array, u: jax.Array, knot: Knot) -> tuple[jax.Array, tuple]:
+        return slope(plant, lambda x, u: _stage(problem, x, u, knot), x, u)
+
+    stages, (gaps, path) = _over_knots(problem, p, stage)
+    last, end = slope(plant, lambda x, _: _last(problem, x, p), p.x[-1], p.u[-1, :0])
+    first = plant.difference(p.x[0], problem.x0)[None]
     x = jnp.concatenate([stages[:, :n], last[None]]) - p.costates
     return Point(x, stages[:, n:], jnp.concatenate([first, gaps]), path, end)
 
 
 def lagrangian(problem: Problem, p: Point) -> jax.Array:
     """`L` at a point."""
-    n, (rows, axes) = problem.plant.ndx, _knots(problem, p)
-    still = jnp.zeros(n + p.u.shape[-1], p.x.dtype)
-    stages = jax.vmap(lambda at: _stage(problem, still, at)[0], (axes,))(rows)
+    stages = _over_knots(problem, p, lambda x, u, knot: _stage(problem, x, u, knot)[0])
     first = jnp.sum(p.costates[0] * problem.plant.difference(p.x[0], problem.x0))
-    return first + jnp.sum(stages) + _last(problem, still[:n], p)[0]
+    return first + jnp.sum(stages) + _last(problem, p.x[-1], p)[0]
 
 
 def held(problem: Problem, u: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -136,21 +145,18 @@ def sides(problem: Problem, p: Point) -> tuple[jax.Array, jax.Array]:
 
 def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
     """`F_z` at a point, where those controls stay that are `held`."""
-    n, m, dtype = problem.plant.ndx, p.u.shape[-1], p.x.dtype
-    rows, axes = _knots(problem, p)
+    plant, n, m, dtype = problem.plant, problem.plant.ndx, p.u.shape[-1], p.x.dtype
 
-    def stage(at: tuple) -> tuple:
-        x, u, after, row, dt, costate, _ = at
-        zero = jnp.zeros(n + m, dtype)
-        _, J, bend = linearized(problem.plant, x, u, after, row, dt, costate)
+    def stage(x: jax.Array, u: jax.Array, knot: Knot) -> tuple:
+        _, J, bend = linearized(plant, x, u, knot.after, knot.row, knot.dt, knot.costate)
         # The dynamics in the closed form that iterations use, the rest direction by direction.
-        H = jax.jacfwd(jax.grad(lambda z: _stage_costs(problem, z, at)[0]))(zero)
-        return J, jax.jacfwd(lambda z: _stage_costs(problem, z, at)[1])(zero), H + bend
+        _, _, H = curvature(plant, lambda x, u: _stage_costs(problem, x, u, knot)[0], x, u)
+        return J, jacobian(plant, lambda x, u: _stage_costs(problem, x, u, knot)[1], x, u), H + bend
 
-    J, path, H = jax.vmap(stage, (axes,))(rows)
-    zero = jnp.zeros(n, dtype)
-    end = jax.jacfwd(lambda z: _last(problem, z, p)[1])(zero)
-    last = jax.jacfwd(jax.grad(lambda z: _last(problem, z, p)[0]))(zero)
+    J, path, H = _over_knots(problem, p, stage)
+    at_end = p.x[-1], p.u[-1, :0]
+    end = jacobian(plant, lambda x, _: _last(problem, x, p)[1], *at_end)
+    _, _, last = curvature(plant, lambda x, _: _last(problem, x, p)[0], *at_end)
     free = 1.0 - held.astype(dtype)
     path = path * jnp.concatenate([jnp.ones((len(free), n), dtype), free], axis=1)[:, None]
     R = free[:, :, None] * H[:, n:, n:] * free[:, None] + (1.0 - free)[:, :, None] * jnp.eye(m, dtype=dtype)

@@ -19,7 +19,8 @@ from dynax.linear.matrices import product
 from dynax.linear.solve import solve
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.inverse_plant import InversePlant
-from dynax.optimize.plant import FunctionPlant, Linearized, ModelPlant, by_directions, directions, landed, rates
+from dynax.optimize.plant import FunctionPlant, Linearized, ModelPlant, by_directions, landed
+from dynax.optimize.tangents import directions, rates
 from dynax.simulate.newton import corrected, implicit_root
 
 METHODS = ("trapezoid", "hermite_simpson", "midpoint")
@@ -86,6 +87,12 @@ class CollocatedPlant:
         n = self.base.nx
         return jax.scipy.linalg.block_diag(rates(self.base, x[:n]), jnp.eye(len(x) - n, dtype=x.dtype))
 
+    @property
+    def pulled(self) -> Callable | None:
+        """As that of the base's, whose state stands first."""
+        n, pull = self.base.nx, getattr(self.base, "pulled", None)
+        return None if pull is None else lambda x, slope: jnp.concatenate([pull(x[:n], slope[:n]), slope[n:]])
+
     def velocity(self, x: jax.Array, u: jax.Array, params: Any) -> jax.Array:
         """Of the state, in its tangents."""
         if self.rate is not None:
@@ -128,7 +135,7 @@ class CollocatedPlant:
         else:
             rate = lambda x, u: self.velocity(x, u, params)  # noqa: E731
             velocity, slopes = jax.vmap(lambda *d: jax.jvp(rate, (now, u), d), out_axes=(None, 1))(
-                *directions(base, now)
+                *directions(base, now, u)
             )
         turn = lambda z, v: self._turned(x, z, now, v)  # noqa: E731
         g, by_z = jax.vmap(lambda d: jax.jvp(lambda z: turn(z, velocity), (z,), (d,)), out_axes=(None, 1))(eye)
@@ -251,7 +258,7 @@ class CollocatedPlant:
         kept = jax.vmap(lambda *d: jax.jvp(lambda x, u: self.kept(x, u, dt), (x, u), d)[1], out_axes=1)
         c = jnp.concatenate([self.base.difference(after[:n], end), self.kept(x, u, dt) - after[n:]])
         turn = landed(self.base, end, jnp.zeros(m, x.dtype), after[:n])[1]
-        whole = jnp.concatenate([product(turn, moved), kept(*directions(self, x))])
+        whole = jnp.concatenate([product(turn, moved), kept(*directions(self, x, u))])
         ways = product(rates(self.base, end), moved).T, self._middle_of(J).T
         return c, whole, (end, self._middle_of(y)), ways
 

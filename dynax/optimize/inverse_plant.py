@@ -59,6 +59,9 @@ class InversePlant:
     def rates(self, x: jax.Array) -> jax.Array:
         return self.base.rates(x)
 
+    def pulled(self, x: jax.Array, slope: jax.Array) -> jax.Array:
+        return self.base.pulled(x, slope)
+
     def landed(self, x: jax.Array, dx: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         return self.base.landed(x, dx, after)
 

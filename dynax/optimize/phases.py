@@ -52,6 +52,10 @@ class PhasedPlant:
     def integrate(self, x: jax.Array, dx: jax.Array) -> jax.Array:
         return self.plants[0].integrate(x, dx)
 
+    @property
+    def pulled(self) -> Callable | None:
+        return getattr(self.plants[0], "pulled", None)
+
     def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
         return self.plants[0].difference(x0, x1)
 

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import trailing
 from dynax.derivatives.adjoint import paired_within
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
@@ -23,9 +22,16 @@ from dynax.derivatives.variations import within_joints
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.linear.matrices import product
 from dynax.model import Model
-from dynax.model.configuration import bracket_rows, difference, difference_rows, integrate, integrate_rows, rate_rows
+from dynax.model.configuration import (
+    bracket_rows,
+    difference,
+    integrate,
+    rate_rows,
+)
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
+from dynax.optimize.landing import landing, landing_curvature, within
+from dynax.optimize.tangents import curvature, directions, rates
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
@@ -55,6 +61,11 @@ class FunctionPlant:
 
     def difference(self, x0: jax.Array, x1: jax.Array) -> jax.Array:
         return x1 - x0 if self.differencer is None else self.differencer(x0, x1)
+
+    @property
+    def pulled(self) -> Callable | None:
+        """As that of `ModelPlant`, where states add."""
+        return None if self.integrator is not None else lambda x, slope: slope
 
 
 @pytree_dataclass("stepper")
@@ -108,6 +119,12 @@ class ModelPlant:
         eye = jnp.eye(self.model.nv, dtype=x.dtype)
         return jax.scipy.linalg.block_diag(self._turns(x[: self.model.nq]), eye)
 
+    def pulled(self, x: jax.Array, slope: jax.Array) -> jax.Array:
+        """The transpose of `rates`: the slope along tangents of that by the numbers of a state."""
+        nq, still = self.model.nq, jnp.zeros(self.model.nv, x.dtype)
+        along = jax.linear_transpose(lambda d: rate_rows(self.model, x[:nq], d), still)
+        return jnp.concatenate([*along(slope[:nq]), slope[nq:]])
+
     def _turns(self, q: jax.Array) -> jax.Array:
         """Of the configuration, shape `(nq, nv)`."""
         along = jax.vmap(lambda d: rate_rows(self.model, q, d), in_axes=1, out_axes=1)
@@ -132,7 +149,7 @@ class ModelPlant:
         if isinstance(self.model, EmbeddedModel):
             own = np.array(self.model.independent, int)
             w = jnp.zeros(tree.nv, w.dtype).at[own].set(w)
-        c, turns = _landed(tree, x[:nq], w, after[:nq])
+        c, turns = landing(tree, x[:nq], w, after[:nq])
         blocks = (within_joints(tree, part)[own][:, own] for part in jnp.split(turns, 2, axis=1))
         eye = jnp.eye(nv, dtype=x.dtype)
         by_x, by_dx = (jax.scipy.linalg.block_diag(block, eye) for block in blocks)
@@ -254,20 +271,6 @@ def landed_by_directions(
     return c, J[:, :n], J[:, n:]
 
 
-def rates(plant: Any, x: jax.Array) -> jax.Array:
-    """How a state moves along its tangents, shape `(nx, ndx)`: all that first derivatives need of `integrate`, once for
-    whatever is differentiated."""
-    own = getattr(plant, "rates", None)
-    return jax.jacfwd(partial(plant.integrate, x))(jnp.zeros(plant.ndx, x.dtype)) if own is None else own(x)
-
-
-def directions(plant: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of state and controls along each tangent and each control, rows of `(ndx + nu, nx)` and `(ndx + nu, nu)`."""
-    along = rates(plant, x).T
-    still, eye = jnp.zeros((plant.ndx, plant.nu), x.dtype), jnp.eye(plant.nu, dtype=x.dtype)
-    return jnp.pad(along, ((0, plant.nu), (0, 0))), jnp.concatenate([still, eye])
-
-
 def by_directions(
     plant: Any, x: jax.Array, u: jax.Array, after: jax.Array, params: Any, dt: jax.Array, costate: jax.Array | None
 ) -> Linearized:
@@ -276,59 +279,10 @@ def by_directions(
     def ahead(x: jax.Array, u: jax.Array) -> jax.Array:
         return plant.difference(after, plant.step(x, u, params, dt))
 
-    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (x, u), z), out_axes=(None, 1))(*directions(plant, x))
+    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (x, u), z), out_axes=(None, 1))(*directions(plant, x, u))
     if costate is None:
         return c, J, None
-
-    def pull(z: jax.Array) -> jax.Array:
-        return jnp.sum(costate * ahead(plant.integrate(x, z[: plant.ndx]), u + z[plant.ndx :]))
-
-    return c, J, jax.hessian(pull)(jnp.zeros(plant.ndx + plant.nu, x.dtype))
-
-
-@trailing
-def _landed(model: Model, q: jax.Array, w: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`difference(after, integrate(q, w))`, shape `(nv, *batch)`, and how it changes within each joint: along the `k`
-    freedoms of the joint and with its `k` entries of `w`, shape `(nv, 2 k, *batch)`."""
-
-    def along(way: jax.Array) -> tuple[jax.Array, jax.Array]:
-        dq, dw = _ways(way, w)
-        landing = lambda q, w: difference_rows(model, after, integrate_rows(model, q, w))  # noqa: E731
-        return jax.jvp(landing, (q, w), (rate_rows(model, q, dq), dw))
-
-    return jax.vmap(along, out_axes=(None, 1))(jnp.asarray(_one_by_one(model, q.dtype)))
-
-
-@trailing
-def _bent(model: Model, q: jax.Array, w: jax.Array, after: jax.Array, costate: jax.Array) -> jax.Array:
-    """How the slopes of `costate . difference(after, integrate(q, w))` by the tangent of `q` and by `w` change within
-    each joint, along its `k` freedoms and with its `k` entries of `w`, shape `(2 nv, 2 k, *batch)`."""
-
-    def paired(dq: jax.Array, w: jax.Array) -> jax.Array:
-        return jnp.sum(costate * difference_rows(model, after, integrate_rows(model, integrate_rows(model, q, dq), w)))
-
-    slopes, still = jax.grad(paired, (0, 1)), jnp.zeros_like(w)
-    along = jax.vmap(lambda way: jax.jvp(slopes, (still, w), _ways(way, w))[1], out_axes=1)
-    return jnp.concatenate(along(jnp.asarray(_one_by_one(model, q.dtype))))
-
-
-def _one_by_one(model: Model, dtype: Any) -> np.ndarray:
-    """Directions along the first freedom of each joint, the second, ..., then with the entries of `w`."""
-    own, nv = _within(model), model.nv
-    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(dtype)
-    return np.concatenate([np.pad(units, ((0, 0), (0, nv))), np.pad(units, ((0, 0), (nv, 0)))])
-
-
-def _ways(way: jax.Array, like: jax.Array) -> tuple[jax.Array, ...]:
-    """The halves of a direction, with the batch of another array."""
-    rows = (d.reshape(-1, *(1 for _ in like.shape[1:])) for d in jnp.split(way, 2))
-    return tuple(jnp.broadcast_to(d, like.shape) for d in rows)
-
-
-def _within(model: Model) -> np.ndarray:
-    """Which freedom of its joint each is, shape `(nv,)`."""
-    t = model.topology
-    return np.arange(t.nv) - t.v_start[:-1][t.body_of_velocity]
+    return c, J, curvature(plant, lambda x, u: jnp.sum(costate * ahead(x, u)), x, u)[2]
 
 
 def _of_euler(
@@ -349,9 +303,9 @@ def _of_euler(
     eye = jnp.eye(nv, dtype=x.dtype)
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
     later = v + dt * a
-    landed, turns = _landed(model, q, dt * later, after[:nq])
+    landed, turns = landing(model, q, dt * later, after[:nq])
     width = turns.shape[1] // 2
-    first = np.arange(nv) - _within(model)
+    first = np.arange(nv) - within(model)
     moved = jnp.pad(within_joints(model, turns[:, :width]), ((0, 0), (0, nv + nu)))
     for k in range(width):
         moved = moved + dt * turns[:, width + k, None] * rates[np.minimum(first + k, nv - 1)]
@@ -363,23 +317,13 @@ def _of_euler(
     weights = dt * (dt * paired_within(model, turns[:, width:], costate_q) + costate_v)
     if closed_form(model):
         H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)
+        if actuation is not None:
+            drive = actuation.astype(x.dtype)
+            H = jnp.concatenate([H[:, : 2 * nv], product(H[:, 2 * nv :], drive)], axis=1)
+            H = jnp.concatenate([H[: 2 * nv], product(drive.T, H[2 * nv :])])
     else:
-
-        def pushed(z: jax.Array) -> jax.Array:
-            dq, dv, dtau = jnp.split(z, 3)
-            return jnp.sum(weights * acceleration(model, integrate(model, q, dq), v + dv, tau + dtau))
-
-        H = jax.hessian(pushed)(jnp.zeros(3 * nv, x.dtype))
-    if actuation is not None:
-        drive = jax.scipy.linalg.block_diag(jnp.eye(2 * nv, dtype=x.dtype), actuation.astype(x.dtype))
-        H = product(drive.T, product(H, drive))
-    own = np.flatnonzero([model.topology.joints[body].screw is None for body in model.topology.body_of_velocity])
-    if own.size:
-        # Where `integrate` adds it has no curvature, and elsewhere none but within joints.
-        bent = _bent(model, q, dt * later, after[:nq], costate_q).reshape(2, nv, 2, width)
-        blocks = [[within_joints(model, bent[i, :, k])[own][:, own] for k in range(2)] for i in range(2)]
-        ways = jnp.concatenate([jnp.eye(nv, 2 * nv + nu, dtype=x.dtype)[own], dt * rates[own]])
-        H = H + product(ways.T, product(jnp.block(blocks), ways))
+        _, _, H = curvature(plant, lambda x, u: jnp.sum(weights * plant.acceleration(x, u)), x, u)
+    H = H + landing_curvature(model, q, dt * later, after[:nq], costate_q, dt * rates)
     return c, J, H
 
 

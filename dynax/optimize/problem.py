@@ -295,13 +295,13 @@ def quadratic(
     terms: tuple[Term, ...],
     args: tuple,
     directions: tuple,
-    move: Callable,
+    curved: Callable,
     multipliers,
     penalty,
 ) -> Quadratic:
     """`value`, its slope and its Gauss-Newton curvature along `directions` of what moves of the arguments `args`: all
-    but the last; terms get them as `told` puts them. `move(z)` gives what terms get after a part `z` of each, to second
-    order too."""
+    but the last; terms get them as `told` puts them. `curved(function)` gives a number of what terms get where nothing
+    is known of the step, its slope and its curvature."""
     size, dtype = len(directions[0]), multipliers.dtype
     total, slope, curvature = jnp.zeros((), dtype), jnp.zeros(size, dtype), jnp.zeros((size, size), dtype)
 
@@ -316,10 +316,8 @@ def quadratic(
 
     for term in costs:
         if term.kind == "cost":
-            along = lambda z, term=term: term.value(*move(z))  # noqa: E731
-            zero = jnp.zeros(size, dtype)
-            found, first = jax.value_and_grad(along)(zero)
-            total, slope, curvature = total + found, slope + first, curvature + jax.hessian(along)(zero)
+            found, first, bend = curved(term.value)
+            total, slope, curvature = total + found, slope + first, curvature + bend
         else:
             square = term.activation or (lambda r: 0.5 * r * r)
             weigh = lambda r, w=term.weight, a=square: w.astype(r.dtype) * a(r)  # noqa: E731

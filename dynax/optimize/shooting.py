@@ -19,6 +19,7 @@ Limits of the controls are looked at knot by knot (`box`), and where that leads 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,9 +34,10 @@ from dynax.optimize.box import boxed, cut_off
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
 from dynax.optimize.interior import interior
 from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
-from dynax.optimize.plant import directions, linearized, passed, passed_linearized, rates
+from dynax.optimize.plant import linearized, passed, passed_linearized
 from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, told, value
 from dynax.optimize.result import History, Result, Status
+from dynax.optimize.tangents import curvature, directions, rates
 
 RUNNING = -1
 # Regularisation: the least that counts, and the most that is tried.
@@ -273,24 +275,24 @@ def _linearized(
 ) -> tuple[LQ, jax.Array, jax.Array]:
     """The linear-quadratic problem, and the costs at its point, without and with what penalises constraints."""
     plant, (row, end, axes) = problem.plant, _seen(problem)
-    n, m = plant.ndx, plant.nu
+    n = plant.ndx
     path, last, weight = multipliers
 
     def knot(x, u, after, row, dt, own, costate):
-        def move(z: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-            return plant.integrate(x, z[:n]), u + z[n:], row
+        def curved(function: Callable) -> tuple[jax.Array, jax.Array, jax.Array]:
+            return curvature(plant, lambda x, u: function(x, u, row), x, u)
 
         if second_order:
             (c, J, bend), known, along = linearized(plant, x, u, after, row, dt, costate), (), ()
         else:
             c, J, known, along = passed_linearized(plant, x, u, after, row, dt)
             bend = None
-        ways = (*directions(plant, x), *along)
-        found = quadratic(problem.costs, problem.constraints, (x, u, *known, row), ways, move, own, weight)
+        ways = (*directions(plant, x, u), *along)
+        found = quadratic(problem.costs, problem.constraints, (x, u, *known, row), ways, curved, own, weight)
         H = found.curvature
         if second_order:
-            whole = jax.hessian(lambda z: value(problem.costs, problem.constraints, move(z), own, weight))
-            H = whole(jnp.zeros(n + m, x.dtype)) + bend
+            whole = curved(lambda *args: value(problem.costs, problem.constraints, args, own, weight))
+            H = whole[2] + bend
         lq = J[:, :n], J[:, n:], c, H[:n, :n], H[:n, n:], H[n:, n:], found.slope[:n], found.slope[n:]
         return lq, found.plain, found.value
 
@@ -301,7 +303,7 @@ def _linearized(
         problem.end_constraints,
         (x[-1], end),
         (rates(plant, x[-1]).T,),
-        lambda z: (plant.integrate(x[-1], z), end),
+        lambda function: curvature(plant, lambda x, _: function(x, end), x[-1], u[-1, :0]),
         last,
         weight,
     )

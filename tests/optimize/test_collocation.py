@@ -15,7 +15,8 @@ from optimize.test_inverse_plant import four_bar_with_an_arm
 import dynax as dx
 from dynax import optimize as o
 from dynax.optimize import nlp as module
-from dynax.optimize.plant import by_directions, directions
+from dynax.optimize.plant import by_directions
+from dynax.optimize.tangents import directions
 
 
 def block(N: int, method: str) -> o.Problem:
@@ -329,7 +330,7 @@ def test_an_interval_is_linearized(base, method, rng):
         known = None, h
         own, taken = plant.passed_linearized(x, u, after, known, h), plant.passed(x, u, after, known, h)
         step = lambda x, u: plant.step(x, u, known, h)  # noqa: E731
-        end, rows = jax.vmap(lambda *d: jax.jvp(step, (x, u), d), out_axes=(None, 0))(*directions(plant, x))
+        end, rows = jax.vmap(lambda *d: jax.jvp(step, (x, u), d), out_axes=(None, 0))(*directions(plant, x, u))
         return own, taken, by_directions(plant, x, u, after, known, h, None)[:2], end, rows
 
     for h in (0.05, 0.0):
