@@ -94,8 +94,9 @@ def _last(problem: Problem, x: jax.Array, p: Point) -> tuple[jax.Array, jax.Arra
 
 def _over_knots(problem: Problem, p: Point, function: Callable) -> Any:
     """`function(x, u, knot)` of each."""
-    knots = Knot(p.x[1:], problem.known_rows(end=False), problem.dt, p.costates[1:], p.path)
-    return jax.vmap(function, (0, 0, Knot(0, problem.known_axes, 0, 0, 0)))(p.x[:-1], p.u, knots)
+    knots = p.x[1:], problem.known_rows(end=False), problem.dt, p.costates[1:], p.path
+    each = jax.vmap(lambda x, u, *knot: function(x, u, Knot(*knot)), (0, 0, 0, problem.known_axes, 0, 0, 0))
+    return each(p.x[:-1], p.u, *knots)
 
 
 def conditions(problem: Problem, p: Point) -> Point:
@@ -150,7 +151,7 @@ def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
     def stage(x: jax.Array, u: jax.Array, knot: Knot) -> tuple:
         _, J, bend = linearized(plant, x, u, knot.after, knot.row, knot.dt, knot.costate)
         # The dynamics in the closed form that iterations use, the rest direction by direction.
-        _, _, H = curvature(plant, lambda x, u: _stage_costs(problem, x, u, knot)[0], x, u)
+        H: Any = curvature(plant, lambda x, u: _stage_costs(problem, x, u, knot)[0], x, u)[2]
         return J, jacobian(plant, lambda x, u: _stage_costs(problem, x, u, knot)[1], x, u), H + bend
 
     J, path, H = _over_knots(problem, p, stage)

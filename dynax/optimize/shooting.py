@@ -279,7 +279,7 @@ def _linearized(
     path, last, weight = multipliers
 
     def knot(x, u, after, row, dt, own, costate):
-        def curved(function: Callable) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def curved(function: Callable) -> Any:
             return curvature(plant, lambda x, u: function(x, u, row), x, u)
 
         if second_order:

@@ -79,8 +79,9 @@ def test_states_of_closed_loops_and_of_intervals(rng):
     """Legs with loops on a free trunk, embedded; and the state with the control that a collocation chooses."""
     legs = mechanisms.legged_robot(1)
     q = dx.assemble(legs.model, legs.q).q
-    plant = o.plant(dx.embed(legs.model, q))
-    x = jnp.concatenate([jnp.stack([q] * 2), jnp.asarray(rng.normal(size=(2, plant.model.nv)))], axis=1)
+    model = dx.embed(legs.model, q)
+    plant = o.plant(model)
+    x = jnp.concatenate([jnp.stack([q] * 2), jnp.asarray(rng.normal(size=(2, model.nv)))], axis=1)
     as_integrate_does(plant, x, rng, tolerance=1e-10)
     start = jnp.zeros(plant.nx).at[3].set(1.0)
     knots = o.collocation(plant, start, jnp.ones(2), method="trapezoid").plant
