@@ -43,7 +43,7 @@ def landing_curvature(
 ) -> jax.Array:
     """Of `costate . difference(after, integrate(q, w))`, shape `(m, m)`, along directions of which the first `nv` move
     `q`, and all move `w` by `push`, shape `(nv, m)`."""
-    own = np.flatnonzero([model.topology.joints[body].screw is None for body in model.topology.body_of_velocity])
+    own = np.flatnonzero([not model.topology.joints[body].adds for body in model.topology.body_of_velocity])
     if not own.size:
         return jnp.zeros((push.shape[1],) * 2, q.dtype)
     parts = _bent(model, q, w, after, costate)
