@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dynax.compile.batching import along_moving, batch_last, trailing
+from dynax.compile.batching import batch_last, trailing
 from dynax.compile.fence import apart
+from dynax.compile.zeros import along_moving
 from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
 from dynax.model import Model
 from dynax.model.checks import as_state

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dynax.compile.batching import along_moving, is_zero, linear, trailing
+from dynax.compile.batching import linear, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.model import Model
 from dynax.model.configuration import tangent_rows
 from dynax.sweep.sums import summed

@@ -29,6 +29,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, on_one_device
+from dynax.compile.zeros import along_moving, is_zero
 
 Result = TypeVar("Result")
 KEPT = "dynax_kept"
@@ -408,23 +409,3 @@ def _transposed_as_given(
 
 
 ad.primitive_transposes[_primitive] = _transposed
-
-
-def along_moving(core: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-    """`jax.jvp` with respect to the leaves whose tangents are not zeros."""
-    leaves, structure = jax.tree.flatten(primals)
-    rates = jax.tree.leaves(tangents, is_leaf=is_zero)
-    moving = [k for k, rate in enumerate(rates) if not is_zero(rate)]
-
-    def of_moving(*values: jax.Array) -> Any:
-        current = list(leaves)
-        for k, value in zip(moving, values, strict=True):
-            current[k] = value
-        return core(*jax.tree.unflatten(structure, current))
-
-    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(rates[k] for k in moving))
-
-
-def is_zero(tangent: Any) -> bool:
-    """Whether a tangent is the symbol for zero."""
-    return isinstance(tangent, ad.Zero)

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import jaxpr_as_fun
+
+from dynax.compile.zeros import along_moving
 
 # Each of the hundreds of operations of a step takes a fixed time, so that narrower tiles are slower; what is wider
 # leaves the cache (measured on robots of 2 to 127 freedoms).
@@ -63,18 +64,9 @@ def in_tiles(function: Callable[[Any], Any], arrays: Any, width: int) -> Any:
         return jax.tree.leaves(_in_place(on(known), shapes, structure.unflatten(leaves), width))
 
     def rule(primals: tuple, tangents: tuple) -> tuple[list, list]:
-        given, pair = jax.tree.flatten(primals)
-        rates = jax.tree.leaves(tangents)
-        moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
-
-        def of_moving(*values: jax.Array) -> list:
-            current = list(given)
-            for k, value in zip(moving, values, strict=True):
-                current[k] = value
-            known, leaves = pair.unflatten(current)
-            return by_tiles(lambda part: on(known)(*part), leaves, width)
-
-        return jax.jvp(of_moving, tuple(given[k] for k in moving), tuple(rates[k] for k in moving))
+        return along_moving(
+            lambda known, leaves: by_tiles(lambda part: on(known)(*part), leaves, width), primals, tangents
+        )
 
     tiled.defjvp(rule, symbolic_zeros=True)
     return jax.tree.unflatten(jax.tree.structure(shapes), tiled(list(traced.consts), leaves))

@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.factor import Factor, solve
-from dynax.compile.batching import is_zero, trailing
+from dynax.compile.batching import trailing
+from dynax.compile.zeros import is_zero
 from dynax.constraints.independent import Independent, independent
 from dynax.constraints.rows import Rows
 from dynax.derivatives.implicit import Change, solution

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.rnea import forces_of, rnea
-from dynax.compile.batching import along_moving, is_zero, linear, trailing
+from dynax.compile.batching import linear, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change
 from dynax.derivatives.linearize import linearize

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from dynax.algorithms.geared import balance
 from dynax.algorithms.mean_velocity import evaluations, place
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import along_moving, is_zero, known, trailing
+from dynax.compile.batching import known, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize

@@ -21,7 +21,8 @@ from jax.ad_checkpoint import checkpoint_name
 from dynax.algorithms.aba import solved
 from dynax.algorithms.factor import Factor, factor_at, response, solve
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import KEPT, along_moving, is_zero, trailing
+from dynax.compile.batching import KEPT, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.linearize import linearize

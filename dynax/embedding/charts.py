@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.compile.batching import trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.constraints.powers import in_closed_form, rate_change
 from dynax.constraints.residual import rows_at
 from dynax.constraints.rows import constraint_rows

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.compile.batching import along_moving, batch_last, is_zero
+from dynax.compile.batching import batch_last
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.constraints.residual import rows_at
 from dynax.embedding.coefficients import dependents, expanded, plan_of
 from dynax.embedding.model import EmbeddedModel, factors, of_independent

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from dynax.algorithms.regressor import inverse_dynamics_along
+from dynax.compile.zeros import is_zero
 from dynax.derivatives.inverse_dynamics import InverseDynamicsDerivatives, inverse_dynamics_derivatives
 from dynax.derivatives.rule import closed_form
 from dynax.linear.matrices import product
@@ -80,8 +80,8 @@ def _moving(build: Callable[[jax.Array], Any], x: jax.Array) -> set[str]:
         return x
 
     def rule(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-        rates = jax.tree_util.tree_leaves_with_path(tangents[0], is_leaf=lambda d: isinstance(d, SymbolicZero))
-        found.update(path[0].name for path, rate in rates if not isinstance(rate, SymbolicZero))
+        rates = jax.tree_util.tree_leaves_with_path(tangents[0], is_leaf=is_zero)
+        found.update(path[0].name for path, rate in rates if not is_zero(rate))
         return x, jnp.zeros_like(x)
 
     seen.defjvp(rule, symbolic_zeros=True)

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
-from dynax.compile.batching import along_moving, by_samples, is_zero, known, linear, trailing
+from dynax.compile.batching import by_samples, known, linear, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.adjoint import Weights, whole_adjoint
 from dynax.derivatives.curvature import curvature
 from dynax.derivatives.forward_dynamics import forward_dynamics_derivatives
@@ -201,17 +201,15 @@ def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
         dmodel, dq, dv, dlast = tangents
         found = value(*primals)
         total = jnp.zeros_like(found)
-        if not all(_symbolic(d) for d in (dq, dv, dlast)):
+        if not all(is_zero(d) for d in (dq, dv, dlast)):
             still = lax.stop_gradient(primals)
             known = lax.stop_gradient(found), jnp.concatenate(jacobians(*still), axis=1)
             none = jnp.zeros_like(found)
-            along = none if _symbolic(dq) else tangent_rows(model, q, dq)
-            x = Moving(along, *(none if _symbolic(d) else d for d in (dv, dlast)))
+            along = none if is_zero(dq) else tangent_rows(model, q, dq)
+            x = Moving(along, *(none if is_zero(d) else d for d in (dv, dlast)))
             total = respond((model, Moving(q, v, last), known), x)
-        if not all(_symbolic(d) for d in jax.tree.leaves(dmodel, is_leaf=_symbolic)):
-            known = jax.tree.map(
-                lambda d: jnp.zeros(d.shape, d.dtype) if _symbolic(d) else d, dmodel, is_leaf=_symbolic
-            )
+        if not all(is_zero(d) for d in jax.tree.leaves(dmodel, is_leaf=is_zero)):
+            known = jax.tree.map(lambda d: jnp.zeros(d.shape, d.dtype) if is_zero(d) else d, dmodel, is_leaf=is_zero)
             total = total + jax.jvp(lambda m: value(m, q, v, last), (model,), (known,))[1]
         return found, total
 
@@ -221,10 +219,6 @@ def _twice(value: Callable, jacobians: Callable, bending: Callable) -> Callable:
         return (of_tree if isinstance(model, Model) else value)(model, q, v, last)
 
     return function
-
-
-def _symbolic(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)
 
 
 acceleration = _twice(forward_dynamics, forward_dynamics_derivatives, forward_curvature)

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 from jax.flatten_util import ravel_pytree
 
+from dynax.compile.zeros import along_moving
 from dynax.linear.matrices import product
 from dynax.optimize.lqr import LQ, solve_lqr
 from dynax.optimize.plant import linearized
@@ -152,11 +152,12 @@ def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
         _, J, bend = linearized(plant, x, u, knot.after, knot.row, knot.dt, knot.costate)
         # The dynamics in the closed form that iterations use, the rest direction by direction.
         H: Any = curvature(plant, lambda x, u: _stage_costs(problem, x, u, knot)[0], x, u)[2]
-        return J, jacobian(plant, lambda x, u: _stage_costs(problem, x, u, knot)[1], x, u), H + bend
+        _, path = jacobian(plant, lambda x, u: stacked(problem.constraints, (x, u, knot.row)), x, u)
+        return J, path, H + bend
 
     J, path, H = _over_knots(problem, p, stage)
     at_end = p.x[-1], p.u[-1, :0]
-    end = jacobian(plant, lambda x, _: _last(problem, x, p)[1], *at_end)
+    _, end = jacobian(plant, lambda x, _: _last(problem, x, p)[1], *at_end)
     _, _, last = curvature(plant, lambda x, _: _last(problem, x, p)[0], *at_end)
     free = 1.0 - held.astype(dtype)
     path = path * jnp.concatenate([jnp.ones((len(free), n), dtype), free], axis=1)[:, None]
@@ -239,7 +240,7 @@ def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> tuple[
             u = jnp.where(low, new.limits[0], jnp.where(high, new.limits[1], u))
         return (conditions(new, p._replace(u=u)), u), lagrangian(new, p._replace(u=u))
 
-    (push, bounds), cost = along(moved, (problem,), (change,))
+    (push, bounds), cost = along_moving(moved, (problem,), (change,))[1]
     right = jax.tree.map(jnp.negative, masked(system, push))
     # One array: the transpose refuses a right side of which a part is known.
     rows, unpacked = ravel_pytree(right)
@@ -256,25 +257,6 @@ def rate(problem: Problem, p: Point, change: Problem, good: jax.Array) -> tuple[
     return jax.tree.map(lambda x: refuse * x, (found._replace(u=found.u + bounds), cost))
 
 
-def along(function: Callable, primals: tuple, changes: tuple) -> Any:
-    """The rate of `function(*primals)` with what moves: what is known to stand still costs nothing."""
-    leaves, structure = jax.tree.flatten(primals)
-    rates = jax.tree.leaves(changes, is_leaf=symbolic)
-    moving = [k for k, x in enumerate(rates) if not symbolic(x)]
-
-    def of_moving(*values: jax.Array) -> Any:
-        now = list(leaves)
-        for k, x in zip(moving, values, strict=True):
-            now[k] = x
-        return function(*structure.unflatten(now))
-
-    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(rates[k] for k in moving))[1]
-
-
 def no_change(x: jax.Array) -> Any:
     """The tangent zero."""
     return jnp.zeros_like(x) if jnp.issubdtype(x.dtype, jnp.inexact) else np.zeros(x.shape, jax.dtypes.float0)
-
-
-def symbolic(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)

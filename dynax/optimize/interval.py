@@ -20,7 +20,7 @@ from dynax.linear.solve import solve
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.inverse_plant import InversePlant
 from dynax.optimize.plant import FunctionPlant, Linearized, ModelPlant, by_directions, landed
-from dynax.optimize.tangents import directions, rates
+from dynax.optimize.tangents import jacobian, rates
 from dynax.simulate.newton import corrected, implicit_root
 
 METHODS = ("trapezoid", "hermite_simpson", "midpoint")
@@ -133,10 +133,7 @@ class CollocatedPlant:
             velocity = jnp.concatenate([now[base.nx - m // 2 :], a])
             slopes = jnp.concatenate([jnp.eye(m // 2, m + base.nu, m // 2, dtype=dtype), slopes])
         else:
-            rate = lambda x, u: self.velocity(x, u, params)  # noqa: E731
-            velocity, slopes = jax.vmap(lambda *d: jax.jvp(rate, (now, u), d), out_axes=(None, 1))(
-                *directions(base, now, u)
-            )
+            velocity, slopes = jacobian(base, lambda x, u: self.velocity(x, u, params), now, u)
         turn = lambda z, v: self._turned(x, z, now, v)  # noqa: E731
         g, by_z = jax.vmap(lambda d: jax.jvp(lambda z: turn(z, velocity), (z,), (d,)), out_axes=(None, 1))(eye)
         turned = jax.vmap(partial(turn, z), in_axes=1, out_axes=1)(slopes)
@@ -255,10 +252,10 @@ class CollocatedPlant:
         end = self.base.integrate(x[:n], y[:m])
         _, by_x, by_z = landed(self.base, x[:n], y[:m], end)
         moved = product(by_z, J[:m]).at[:, :m].add(by_x)
-        kept = jax.vmap(lambda *d: jax.jvp(lambda x, u: self.kept(x, u, dt), (x, u), d)[1], out_axes=1)
-        c = jnp.concatenate([self.base.difference(after[:n], end), self.kept(x, u, dt) - after[n:]])
+        kept, slopes = jacobian(self, lambda x, u: self.kept(x, u, dt), x, u)
+        c = jnp.concatenate([self.base.difference(after[:n], end), kept - after[n:]])
         turn = landed(self.base, end, jnp.zeros(m, x.dtype), after[:n])[1]
-        whole = jnp.concatenate([product(turn, moved), kept(*directions(self, x, u))])
+        whole = jnp.concatenate([product(turn, moved), slopes])
         ways = product(rates(self.base, end), moved).T, self._middle_of(J).T
         return c, whole, (end, self._middle_of(y)), ways
 

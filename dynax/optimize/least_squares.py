@@ -22,10 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.linear.matrices import product
 from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.solve import solve
-from dynax.optimize.implicit import along, no_change, symbolic
+from dynax.optimize.implicit import no_change
 from dynax.optimize.result import Status
 
 RUNNING = -1
@@ -149,7 +150,7 @@ def _fitted_rate(f: Functions, most: int, primals: tuple, tangents: tuple) -> tu
     params, dparams = primals[0], tangents[0]
     found = _fitted(f, most, *primals)
     still = jax.tree.map(no_change, found)
-    if all(symbolic(d) for d in jax.tree.leaves(dparams, is_leaf=symbolic)):
+    if all(is_zero(d) for d in jax.tree.leaves(dparams, is_leaf=is_zero)):
         return found, still
     x, (low, high) = found.x, f.room(params, found.x)
     zero = jnp.zeros_like(low)
@@ -160,7 +161,7 @@ def _fitted_rate(f: Functions, most: int, primals: tuple, tangents: tuple) -> tu
     curvature = jax.jacfwd(lambda z: slope(params, z))(zero)
     down, up = _held(low, high, slope(params, zero))
     free = 1.0 - (down | up).astype(zero.dtype)
-    push, (dlow, dhigh) = along(lambda p: (slope(p, zero), f.room(p, x)), (params,), (dparams,))
+    push, (dlow, dhigh) = along_moving(lambda p: (slope(p, zero), f.room(p, x)), (params,), (dparams,))[1]
     bound = jnp.where(down, dlow, jnp.where(up, dhigh, 0.0))
     known = pseudo_inverse(free[:, None] * curvature * free, float(jnp.finfo(zero.dtype).eps) ** 0.5).matrix
     z = bound - product(known, free * (push + product(curvature, bound)))

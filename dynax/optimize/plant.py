@@ -31,7 +31,7 @@ from dynax.model.configuration import (
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.optimize.landing import landing, landing_curvature, within
-from dynax.optimize.tangents import curvature, directions, rates
+from dynax.optimize.tangents import curvature, jacobian, rates
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
@@ -279,7 +279,7 @@ def by_directions(
     def ahead(x: jax.Array, u: jax.Array) -> jax.Array:
         return plant.difference(after, plant.step(x, u, params, dt))
 
-    c, J = jax.vmap(lambda *z: jax.jvp(ahead, (x, u), z), out_axes=(None, 1))(*directions(plant, x, u))
+    c, J = jacobian(plant, ahead, x, u)
     if costate is None:
         return c, J, None
     return c, J, curvature(plant, lambda x, u: jnp.sum(costate * ahead(x, u)), x, u)[2]

@@ -29,9 +29,10 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from dynax.compile.zeros import is_zero
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed, cut_off
-from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides, symbolic
+from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides
 from dynax.optimize.interior import interior
 from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
 from dynax.optimize.plant import linearized, passed, passed_linearized
@@ -231,7 +232,7 @@ def _iterated_rate(options: Options, primals: tuple, tangents: tuple) -> tuple[R
     """Of the solution by the problem; by guesses and tolerances it is zero."""
     problem, change, result = primals[0], tangents[0], iterated(*primals, options)
     still = jax.tree.map(no_change, result)
-    if all(symbolic(d) for d in jax.tree.leaves(change, is_leaf=symbolic)):
+    if all(is_zero(d) for d in jax.tree.leaves(change, is_leaf=is_zero)):
         return result, still
     good = (result.status == Status.CONVERGED) & (result.residual <= jnp.finfo(result.states.dtype).eps ** 0.25)
     d, cost = rate(problem, point_of(result), change, good)

@@ -35,10 +35,10 @@ def directions(plant: Any, x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.A
     return jnp.pad(along, ((0, len(u)), (0, 0))), jnp.concatenate([still, eye])
 
 
-def jacobian(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> jax.Array:
-    """Of the numbers `function(x, u)`, shape `(k,)`, by tangents and controls, shape `(k, ndx + nu)`."""
-    along = lambda *way: jax.jvp(function, (x, u), way)[1]  # noqa: E731
-    return jax.vmap(along, out_axes=1)(*directions(plant, x, u))
+def jacobian(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The numbers `function(x, u)`, shape `(k,)`, and their slopes by tangents and controls, shape `(k, ndx + nu)`."""
+    along = lambda *way: jax.jvp(function, (x, u), way)  # noqa: E731
+    return jax.vmap(along, out_axes=(None, 1))(*directions(plant, x, u))
 
 
 def slope(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> tuple[jax.Array, Any]:

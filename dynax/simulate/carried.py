@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
-from jax.custom_derivatives import SymbolicZero
 
 from dynax.compile.batching import KEPT
+from dynax.compile.zeros import is_zero
 from dynax.constraints.independent import LOOSE
 from dynax.contact.compliant import Patch, compliant_forces
 from dynax.contact.scene import Scene
@@ -139,7 +139,7 @@ def _guarded(method: AbstractStepper, model: EmbeddedModel, at: Carried, tau: ja
 def _guarded_rate(method: AbstractStepper, primals: tuple, tangents: tuple) -> tuple[Carried, Carried]:
     leaves, structure = jax.tree.flatten(primals)
     rates = jax.tree.leaves(tangents)
-    moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
+    moving = [k for k, rate in enumerate(rates) if not is_zero(rate)]
 
     def of_moving(values: list) -> tuple[Carried, Carried]:
         every = list(leaves)
@@ -157,7 +157,7 @@ def _guarded_rate(method: AbstractStepper, primals: tuple, tangents: tuple) -> t
 
 
 def _instantiated(primal: jax.Array, rate: Any) -> jax.Array:
-    return jnp.zeros_like(primal) if isinstance(rate, SymbolicZero) else rate
+    return jnp.zeros_like(primal) if is_zero(rate) else rate
 
 
 _guarded.defjvp(_guarded_rate, symbolic_zeros=True)

@@ -20,7 +20,8 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.mean_velocity import Place, evaluations, place
-from dynax.compile.batching import KEPT, along_moving, by_samples, trailing
+from dynax.compile.batching import KEPT, by_samples, trailing
+from dynax.compile.zeros import along_moving
 from dynax.embedding.dynamics import Resisted
 from dynax.embedding.meanings import Motion, mass_factor, resisted_motion, resisted_solution, tree_motion
 from dynax.embedding.model import EmbeddedModel

@@ -16,7 +16,8 @@ from dynax.algorithms.crba import mass_matrix
 from dynax.algorithms.factor import solve
 from dynax.algorithms.mean_velocity import place
 from dynax.algorithms.rnea import rnea
-from dynax.compile.batching import along_moving, by_samples, trailing
+from dynax.compile.batching import by_samples, trailing
+from dynax.compile.zeros import along_moving
 from dynax.derivatives.rule import closed_form
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows

@@ -21,7 +21,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.compile.batching import along_moving, is_zero, trailing
+from dynax.compile.batching import trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.inverse_dynamics import rnea_derivatives
 from dynax.derivatives.inverse_rule import rnea_with_rule
 from dynax.linear.solve import solve_rows

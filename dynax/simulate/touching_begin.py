@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from dynax.algorithms.crba import pairs_at
 from dynax.algorithms.mean_velocity import Place, place
-from dynax.compile.batching import along_moving, trailing
+from dynax.compile.batching import trailing
+from dynax.compile.zeros import along_moving
 from dynax.contact.placing import Places, places_at
 from dynax.model import Model
 from dynax.simulate.friction import Stepped, settled

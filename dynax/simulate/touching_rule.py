@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from dynax.algorithms.crba import crba
-from dynax.compile.batching import along_moving, is_zero, known, linear, trailing
+from dynax.compile.batching import known, linear, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.contact.alart_curnier import matrix
 from dynax.contact.branching import Rows
 from dynax.contact.coulomb import Impact, along_normals, stiffness, within

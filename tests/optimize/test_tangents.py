@@ -52,11 +52,11 @@ def as_integrate_does(plant, x, rng, dtype=jnp.float64, tolerance=1e-12):
         moved = lambda z: function(plant.integrate(x, z[:n]), u + z[n:])  # noqa: E731
         number = lambda x, u: jnp.sum(function(x, u))  # noqa: E731
         whole = lambda z: jnp.sum(moved(z))  # noqa: E731
-        value, first, H = curvature(plant, number, x, u)
-        found = value, first, H, slope(plant, lambda x, u: (number(x, u), ()), x, u)[0], jacobian(plant, function, x, u)
+        rise, _ = slope(plant, lambda x, u: (number(x, u), ()), x, u)
+        found = *curvature(plant, number, x, u), rise, *jacobian(plant, function, x, u)
         still = jnp.zeros(n + nu, dtype)
         first = jax.grad(whole)(still)
-        return found, (whole(still), first, jax.hessian(whole)(still), first, jax.jacfwd(moved)(still))
+        return found, (whole(still), first, jax.hessian(whole)(still), first, moved(still), jax.jacfwd(moved)(still))
 
     for found, expected in zip(*jax.jit(jax.vmap(both))(x, u), strict=True):
         assert found.dtype == dtype
