@@ -56,6 +56,7 @@ def solution(
     system: Callable[..., jax.Array],
     forward: Callable[..., jax.Array],
     backward: Callable[..., Change],
+    exact_backward: Callable[..., Change] | None = None,
     seen: Callable[[tuple], tuple] = tuple,
 ) -> Callable[[Any, Any, Change], jax.Array]:
     """`dx` from `(known, at, right)`, for trailing batch axes, with all its derivatives.
@@ -65,6 +66,7 @@ def solution(
     - `system(known, at, change)`: what the equations change by, all of it differentiable by `at`.
     - `forward(known, at, right)`: `dx`; `known` has what solves the system at the point `at`.
     - `backward(known, at, bar)`: its transpose; cotangents of all parts of `right`, from that of `dx`.
+    - `exact_backward`: the same, where second derivatives of it are had for less than those of `system`.
     - `seen((known, at))`: what `backward` takes of these, as for `linear`.
     """
     whole = trailing(system)
@@ -86,5 +88,5 @@ def solution(
 
         return right.unpacked(lax.custom_linear_solve(equations, right.packed(), solve, solve_transpose)).last
 
-    there, back = linear(forward, backward, exact, lambda known, at, right: right.last, seen=seen)
+    there, back = linear(forward, backward, exact, lambda known, at, right: right.last, exact_backward, seen)
     return there

@@ -204,7 +204,7 @@ def _tangent_of(
         return (None, constants), at
 
     right = moves.change
-    return solution(system, forward, backward, seen if kept else tuple)((found, constants), at, right)
+    return solution(system, forward, backward, seen=seen if kept else tuple)((found, constants), at, right)
 
 
 def full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:

@@ -33,6 +33,7 @@ from dynax.derivatives.rule import Point, full
 from dynax.embedding.coefficients import expanded, multipliers, plan_of, reduced
 from dynax.embedding.dynamics import Resisted, State, in_motion, placed
 from dynax.embedding.model import EmbeddedModel
+from dynax.embedding.rule import ClosedForm
 from dynax.model import Model
 from dynax.tree.bodies import passive_force, per_velocity
 from dynax.tree.kinematics import moved
@@ -41,12 +42,12 @@ from dynax.tree.layout import Parts
 EXECUTION = "automatic"
 
 
-def closed_adjoint(model: EmbeddedModel, paths: list) -> Callable[..., Change] | None:
-    """The function `(given, at, bar, factor)` of `embedding.rule` where conditions have a closed form, and
-    leaves that move leave all motions as they are."""
+def closed_adjoint(model: EmbeddedModel, paths: list) -> ClosedForm | None:
+    """Where conditions have a closed form, and leaves that move leave all motions as they are."""
     if not has_closed_adjoint(model) or not all(map(_is_local, paths)):
         return None
-    return partial(_adjoint, any(path[0].idx == 1 or path[1].name == "tree" for path in paths))
+    by_bodies = any(path[0].idx == 1 or path[1].name == "tree" for path in paths)
+    return ClosedForm(partial(_rates, by_bodies), partial(_adjoint, by_bodies))
 
 
 def has_closed_adjoint(model: EmbeddedModel) -> bool:
@@ -60,22 +61,32 @@ def _is_local(path: tuple) -> bool:
     return path[1].name == "chart" or (path[1].name == "tree" and is_local((path[0], path[2])))
 
 
-def _adjoint(
-    by_bodies: bool,
-    given: Callable[[tuple], tuple[EmbeddedModel, Any]],
-    at: Point,
-    bar: jax.Array,
-    factor: Factor | None,
-) -> Change:
+Given = Callable[[tuple], tuple[EmbeddedModel, Any]]
+
+
+def _adjoint(by_bodies: bool, given: Given, at: Point, bar: jax.Array, factor: Factor | None) -> Change:
+    embedded, x = _in_motion(given, at)
+    if factor is None:
+        p, spot = x.coordinates.plan, x.spot
+        factor = factorized(placed(embedded.tree, spot.setup, spot.kin, p.rows, x.coordinates.x, spot.inertias)[1])
+    weights = solve(factor, bar[:, None])[:, 0]
+    rates = _rates_in(x, by_bodies, given, at, weights)
+    return jax.tree.map(jnp.negative, rates)._replace(last=weights)
+
+
+def _rates(by_bodies: bool, given: Given, at: Point, weights: jax.Array) -> Change:
+    return _rates_in(_in_motion(given, at)[1], by_bodies, given, at, weights)
+
+
+def _in_motion(given: Given, at: Point) -> tuple[EmbeddedModel, State]:
+    embedded, _ = given(at.leaves)
+    p = plan_of(embedded.tree, embedded.embedding)
+    return embedded, in_motion(embedded.tree, at.q, at.v, p, embedded.chart, EXECUTION)
+
+
+def _rates_in(x: State, by_bodies: bool, given: Given, at: Point, weights: jax.Array) -> Change:
     """`by_bodies`: whether leaves that move act on bodies or joints, and not only forces of the chart."""
     embedded, external = given(at.leaves)
-    model = embedded.tree
-    p = plan_of(model, embedded.embedding)
-    x = in_motion(model, at.q, at.v, p, embedded.chart, EXECUTION)
-    if factor is None:
-        spot = x.spot
-        factor = factorized(placed(model, spot.setup, spot.kin, p.rows, x.coordinates.x, spot.inertias)[1])
-    weights = solve(factor, bar[:, None])[:, 0]
     found = paired(embedded, x, Point(at.q, at.v, at.a, ()), weights, external)
 
     def power(leaves: tuple) -> jax.Array:
@@ -89,8 +100,8 @@ def _adjoint(
         return joints + own
 
     total, pull = jax.vjp(power, at.leaves)
-    (leaves,) = pull(-jnp.ones_like(total))
-    return Change(leaves, -found.along_q, -found.along_v, weights)
+    (leaves,) = pull(jnp.ones_like(total))
+    return Change(leaves, found.along_q, found.along_v, found.along_a)
 
 
 class Paired(NamedTuple):
@@ -100,6 +111,8 @@ class Paired(NamedTuple):
     """Rates of the power along the tangent of the tree, shape `(tree nv, *batch)`."""
     along_v: jax.Array
     """Shape `(nv, *batch)`."""
+    along_a: jax.Array
+    """The mass matrix times the weights, shape `(nv, *batch)`."""
     kin: Parts
     """The tree's motion, with its accelerations."""
     a: jax.Array
@@ -136,7 +149,7 @@ def paired(embedded: EmbeddedModel, x: State, at: Point, weights: jax.Array, ext
         assert by_u is not None
         along_u = along_u + by_u
         along_q = along_q + by_q + power_slopes(model, ends, [(-borne(along_u), u)])[0]
-    return Paired(along_q, reduced(p, c.x, along_u), kin, a, both)
+    return Paired(along_q, reduced(p, c.x, along_u), reduced(p, c.x, own.along_a), kin, a, both)
 
 
 def _against(embedded: EmbeddedModel, resisted: Resisted | None, x: State, v: jax.Array) -> jax.Array:

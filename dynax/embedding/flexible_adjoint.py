@@ -49,24 +49,24 @@ from dynax.embedding.flexible import (
 )
 from dynax.embedding.flexible_nodes import nodes
 from dynax.embedding.flexible_plan import plan
+from dynax.embedding.rule import ClosedForm
 from dynax.model.configuration import rate_rows
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Mat3, Motion
 from dynax.sweep import take_entries, take_rows
 from dynax.sweep.sums import summed
-from dynax.tree.bodies import body_force, external_forces
+from dynax.tree.bodies import body_force, external_forces, per_velocity
 from dynax.tree.freedoms import columns_of
 from dynax.tree.kinematics import kinematics, moved
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, lift, setup
 
 
-def closed_adjoint(model: FlexibleModel, paths: list) -> Callable[..., Change] | None:
-    """The function `(given, at, bar, factor)` of `embedding.rule` where the state alone moves, and has as many
-    directions as velocities."""
+def closed_adjoint(model: FlexibleModel, paths: list) -> ClosedForm | None:
+    """Where the state alone moves, and has as many directions as velocities."""
     if paths or not all(joint.holonomic for joint in model.skeleton.topology.joints):
         return None
-    return _adjoint
+    return ClosedForm(_rates, _adjoint)
 
 
 def _adjoint(
@@ -78,8 +78,13 @@ def _adjoint(
         p = plan(model.skeleton.topology, model.members)
         factor = factorized(nodes(model, m.x, m.setup, m.kin, m.inertias, p))
     weights = solve(factor, bar[:, None])[:, 0]
-    along_q, along_v = _power_rates(model, m, external, weights)
+    along_q, along_v, _ = _power_rates(model, m, external, weights)
     return Change((), -along_q, -along_v, weights)
+
+
+def _rates(given: Callable[[tuple], tuple[FlexibleModel, Any]], at: Point, weights: jax.Array) -> Change:
+    model, external = given(())
+    return Change((), *_power_rates(model, _in_motion(model, at.q, at.v, at.a), external, weights))
 
 
 class _InMotion(NamedTuple):
@@ -133,16 +138,19 @@ def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -
     return _InMotion(q, v, up, x, whole, s, kin, rotation, velocity, inertias, force, of_places, of_bodies)
 
 
-def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q` and along `v`, vectors like `v`."""
+def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q`, along `v`, and along `a`, which are
+    `M w`; vectors like `v`."""
     return _power_rates(model, _in_motion(model, q, v, a), external, weights)
 
 
-def _power_rates(model: FlexibleModel, m: _InMotion, external, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _power_rates(
+    model: FlexibleModel, m: _InMotion, external, weights: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     x, s, kin, bodies, places = m.x, m.setup, m.kin, m.x.bodies, model.places
     pairs, weight = bodies.modes(weights, places.modes_v), expanded(model, bodies, x.columns, weights)
     moving = moved(model.skeleton, s, kin, weight)
-    by_eta, by_rate, own = _of_bodies(model, m, moving, pairs)
+    by_eta, by_rate, by_up, own = _of_bodies(model, m, moving, pairs)
     if external is not None:
         outside = external_forces(s, kin, external)
         own[2] = Parts(*(f - e for f, e in zip(own[2], outside, strict=True)))
@@ -156,18 +164,20 @@ def _power_rates(model: FlexibleModel, m: _InMotion, external, weights: jax.Arra
     rate, up, pair = (take_rows(y, bodies.owner[bodies.displaced]) for y in (x.rate, m.up, pairs))
     by_columns, by_drift = l_v * rate + l_a * up + l_w * pair, jax.tree.map(lambda y: y[:, 0], l_a)
     by_places = m.of_places((Motion(by_columns.angular, by_columns.linear), Motion(by_drift.angular, by_drift.linear)))
-    by_eta, by_rate = (
+    by_eta, by_rate, by_up = (
         own + more + _by_body(bodies, x.moves.dot(force))
-        for own, more, force in zip((by_eta, by_rate), by_places, (l_q, l_v), strict=True)
+        for own, more, force in zip((by_eta, by_rate, by_up), (*by_places, 0.0), (l_q, l_v, l_a), strict=True)
     )
 
     still = jnp.zeros_like(m.v)
     total, pull = jax.vjp(lambda d, v: _resisted(model, x, m.q + rate_rows(model, m.q, d), v, weights), still, m.v)
-    parts = _by_columns(model, s, kin, at), *_by_own(model, x, s, rotation, at, m.a, weight)
+    *parts, by_a = _by_columns(model, s, kin, at)
+    parts = parts, *_by_own(model, x, s, rotation, at, m.a, weight)
     bends = on_modes(model, apart(by_eta)), on_modes(model, apart(by_rate))
     every = jax.tree.map(apart, [bends, pull(jnp.ones_like(total)), *parts])
     along_q, along_v = (reduce(jnp.add, each) for each in zip(*every, strict=True))
-    return along_q, along_v
+    reflected = per_velocity(model.skeleton.armature, weight) * weight
+    return along_q, along_v, by_a + on_modes(model, apart(by_up)) + take_rows(reflected, places.own_v)
 
 
 def _moves_and_pose(bodies: FlexibleBodies, eta: jax.Array, rate: jax.Array) -> tuple:
@@ -182,11 +192,12 @@ def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
 
 
 def _of_bodies(model: FlexibleModel, m: _InMotion, moving: Parts, pairs: jax.Array) -> tuple:
-    """The rates of all bodies' power by themselves: by modes, by their rates, and `A`, `C` and `F`."""
+    """The rates of all bodies' power by themselves: by modes, their rates and their accelerations, and `A`, `C` and
+    `F`."""
     s, rotation, velocity, inertia = m.setup, m.rotation, m.velocity, m.inertias.bending
     motions = s.layout.body_order(Parts(*((k.velocity, k.acceleration, w) for k, w in zip(m.kin, moving, strict=True))))
     weight = take_rows(motions[2], frames(model)).rotate_back(rotation)
-    momentum = inertia.momentum(weight, pairs)[0]
+    momentum, by_up = inertia.momentum(weight, pairs)
     by_eta, by_rate, by_velocity = m.of_bodies((Force(weight.angular, weight.linear), pairs))
     couple = Couple(by_velocity.angular + velocity.cross(momentum).angular)
     bending = momentum.rotate(rotation), Couple(rotation @ couple.moment), m.force.rotate(rotation)
@@ -196,7 +207,8 @@ def _of_bodies(model: FlexibleModel, m: _InMotion, moving: Parts, pairs: jax.Arr
     couple = couple_of(VelocityMoment.of(own, velocity), weight)
     rigid = own @ weight, couple, body_force(own, velocity, acceleration)
     where = np.concatenate([frames(model), heavy])
-    return by_eta, by_rate, [on_bodies(model, s, where, joined(a, b)) for a, b in zip(bending, rigid, strict=True)]
+    every = [on_bodies(model, s, where, joined(a, b)) for a, b in zip(bending, rigid, strict=True)]
+    return by_eta, by_rate, by_up, every
 
 
 def _resisted(model: FlexibleModel, x: State, q: jax.Array, v: jax.Array, weights: jax.Array) -> jax.Array:
@@ -207,15 +219,15 @@ def _resisted(model: FlexibleModel, x: State, q: jax.Array, v: jax.Array, weight
     return jnp.sum(weights * passive(model, x._replace(q=whole[0], v=whole[1])), axis=0)
 
 
-def _by_columns(model: FlexibleModel, s: Setup, kin: Parts, at: AtJoints) -> tuple[jax.Array, jax.Array]:
-    """The rates by the freedoms of joints whose columns stand still, vectors like `v`."""
+def _by_columns(model: FlexibleModel, s: Setup, kin: Parts, at: AtJoints) -> tuple[jax.Array, ...]:
+    """The rates by displacements, velocities and accelerations of joints whose columns stand still, vectors like
+    `v`."""
     own = model.places.own_v >= 0
     freedoms = model.places.own_v[own]
     columns = columns_of(model.skeleton, s, kin, freedoms)
     by = take_rows(at, model.skeleton.topology.body_of_velocity[freedoms])
-    rates = apart(columns.dot(by.displacement)), apart(columns.dot(by.velocity))
-    along_q, along_v = take_rows(rates, np.where(own, np.cumsum(own) - 1, -1))
-    return along_q, along_v
+    rates = tuple(apart(columns.dot(force)) for force in (by.displacement, by.velocity, by.acceleration))
+    return take_rows(rates, np.where(own, np.cumsum(own) - 1, -1))
 
 
 def _by_own(model: FlexibleModel, x: State, s: Setup, rotation: Mat3, at: AtJoints, a, weight) -> list:

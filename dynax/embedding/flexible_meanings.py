@@ -58,7 +58,7 @@ from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.rule import differentiable, kept_solution
+from dynax.embedding.rule import differentiable, kept_solution, known_solution
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     difference_rows,
@@ -219,6 +219,8 @@ _FORWARD = {
 _FORWARD["automatic"] = _FORWARD["levels"]
 kept_flexible_dynamics = kept_solution(solved, factorize, inverse, closed_adjoint)
 """Forward dynamics `(model, q, v, tau, external)` in the steps of rollouts."""
+flexible_solution = known_solution(inverse, closed_adjoint)
+"""The same where it is known, `(model, q, v, tau, external, factor, a)`, with its derivatives."""
 
 
 @extend(forward_dynamics, FlexibleModel)

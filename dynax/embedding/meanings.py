@@ -254,8 +254,8 @@ def _(model, q):
 
 
 @batch_last
-def mass_factor(model: EmbeddedModel, q: jax.Array) -> Factor:
-    """The factor for plain `vmap`."""
+def mass_factor(model: Any, q: jax.Array) -> Factor:
+    """The factor of any model for plain `vmap`."""
     return jax.tree.map(partial(full, batch=q.shape[1:]), factorize(model, q))
 
 

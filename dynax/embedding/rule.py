@@ -6,6 +6,11 @@
                                                 (`embedding.adjoint`) or by `jax.vjp`
 
 So the derivative differentiates no elimination, and each way is one function of its own, which one kernel can hold.
+Where the way back has a closed form, second derivatives are the change of that at constant weights,
+
+    d(dP, dq, dv) = -d(d(w^T ID)) - dw^T dID    M dw = d(da bar) - dM w
+
+the last of which is the way back again, of what `dw` solves.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from dynax.algorithms.factor import Factor, solve
 from dynax.compile.batching import KEPT, known, trailing
+from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.implicit import Change, solution
 from dynax.derivatives.rule import Moves, Point, full
 from dynax.embedding.model import tree_of
@@ -34,9 +40,20 @@ class Found(NamedTuple):
     """`None` where it is not kept."""
 
 
-Adjoint = Callable[[Any, list], Callable[..., Change] | None]
-"""The way back in closed form for `(model, paths)` of the leaves of `(model, external)` that move, or `None`. It is a
-function `(given, at, bar, factor)`: `given(leaves)` is `(model, external)`, and `factor` may be `None`."""
+class ClosedForm(NamedTuple):
+    """The power of weights and the way back, where some leaves of `(model, external)` move; `given(leaves)` is that
+    pair."""
+
+    rates: Callable[..., Change]
+    """`(given, at, weights)`: how the power `weights . ID` changes with the leaves, along the tangent of `q`, with `v`
+    and with `a`."""
+    back: Callable[..., Change]
+    """`(given, at, bar, factor)`: the first three of these with their signs turned, and the weights, by a factor that
+    may be `None`."""
+
+
+Adjoint = Callable[[Any, list], ClosedForm | None]
+"""For `(model, paths)` of the leaves of `(model, external)` that move; `None` where there is no closed form."""
 
 
 def differentiable(
@@ -133,6 +150,11 @@ def _tangent_of(
         rates = x.leaves, nowhere(at) if x.q is None else x.q, jnp.zeros_like(at.v) if x.v is None else x.v, rate
         return jax.jvp(partial(needed, constants, at), (at.leaves, nowhere(at), at.v, at.a), rates)[1]
 
+    def moved(x: Change) -> Change:
+        """The rates by what moves."""
+        right = moves.change
+        return x._replace(q=None if right.q is None else x.q, v=None if right.v is None else x.v)
+
     def system(known: tuple, at: Point, x: Change) -> jax.Array:
         return change(known[1], at, x, x.last)
 
@@ -143,12 +165,8 @@ def _tangent_of(
     def back(known: tuple, at: Point, bar: jax.Array) -> Change:
         constants, right = known[1], moves.change
         if closed is not None:
-            found = closed(partial(moves.model, constants), at, bar, known[0])
-            return found._replace(
-                q=None if right.q is None else found.q,
-                v=None if right.v is None else found.v,
-            )
-        weights = solve(factor_at(known, at), bar[:, None])[:, 0]
+            return moved(closed.back(partial(moves.model, constants), at, bar, known[0]))
+        weights = weigh(known, at, bar)
 
         def power(leaves: tuple, dq: jax.Array, v: jax.Array) -> jax.Array:
             return -jnp.sum(weights * needed(constants, at, leaves, dq, v, at.a), axis=0)
@@ -157,5 +175,31 @@ def _tangent_of(
         leaves, bar_q, bar_v = pull(jnp.ones_like(total))
         return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
 
+    def weigh(known: tuple, at: Point, bar: jax.Array) -> jax.Array:
+        return solve(factor_at(known, at), bar[:, None])[:, 0]
+
+    def rates(constants: list, at: Point, weights: jax.Array) -> Change:
+        assert closed is not None
+        return moved(closed.rates(partial(moves.model, constants), at, weights))
+
+    def left(change: jax.Array, dbar: Any) -> jax.Array:
+        return -change if is_zero(dbar) else dbar - change
+
+    def weigh_again(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        (known, at, _), (dknown, dat, dbar) = primals, tangents
+        found = weights_of(*primals)
+        borne = along_moving(lambda *at: rates(*at, found).last, (known[1], at), (dknown[1], dat))[1]
+        return found, weights_of(known, at, left(borne, dbar))
+
+    def back_again(primals: tuple, tangents: tuple) -> tuple[Change, Change]:
+        (known, at, _), (dknown, dat, dbar) = primals, tangents
+        weights = weights_of(*primals)
+        power, change = along_moving(lambda *at: rates(*at, weights), (known[1], at), (dknown[1], dat))
+        more = exact_back(known, at, left(change.last, dbar))
+        found = jax.tree.map(jnp.negative, power)._replace(last=weights)
+        return found, jax.tree.map(jnp.subtract, more, change._replace(last=jnp.zeros_like(weights)))
+
+    weights_of = trailing(weigh, weigh_again)
+    exact_back = None if closed is None else trailing(back, back_again)
     known = found.factor, jax.tree.leaves((model, external))
-    return solution(system, there, back)(known, Point(q, v, found.a, moves.leaves), moves.change)
+    return solution(system, there, back, exact_back)(known, Point(q, v, found.a, moves.leaves), moves.change)

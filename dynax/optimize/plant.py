@@ -31,7 +31,7 @@ from dynax.model.configuration import (
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.optimize.landing import landing, landing_curvature, within
-from dynax.optimize.tangents import curvature, jacobian, rates
+from dynax.optimize.tangents import curvature, jacobian, paired_curvature, rates
 from dynax.simulate.rollout import step
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
@@ -279,10 +279,9 @@ def by_directions(
     def ahead(x: jax.Array, u: jax.Array) -> jax.Array:
         return plant.difference(after, plant.step(x, u, params, dt))
 
-    c, J = jacobian(plant, ahead, x, u)
     if costate is None:
-        return c, J, None
-    return c, J, curvature(plant, lambda x, u: jnp.sum(costate * ahead(x, u)), x, u)[2]
+        return *jacobian(plant, ahead, x, u), None
+    return paired_curvature(plant, ahead, x, u, costate)
 
 
 def _of_euler(

@@ -53,20 +53,41 @@ def slope(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> tuple[j
 
 def curvature(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The number `function(x, u)`, its `slope` and that of its slope, shape `(ndx + nu, ndx + nu)`."""
+    (value, _), (slope, _), H = _curvature(plant, lambda x, u: (function(x, u), jnp.zeros(0, x.dtype)), x, u)
+    return value, slope, H
+
+
+def paired_curvature(
+    plant: Any, function: Callable, x: jax.Array, u: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`jacobian`, and the curvature of `weights . function(x, u)`, whose rates along tangents need the Jacobian's."""
+
+    def paired(x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = function(x, u)
+        return jnp.sum(weights * found), found
+
+    (_, found), (_, J), H = _curvature(plant, paired, x, u)
+    return found, J, H
+
+
+def _curvature(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> tuple[tuple, tuple, jax.Array]:
+    """What `function(x, u)` gives, a number and others `(k,)`; their slope and Jacobian; the curvature of the first."""
     n, pull = plant.ndx, getattr(plant, "pulled", None)
     if pull is None:
-        moved, still = _moved(plant, function, x, u), _still(plant, u)
-        return *jax.value_and_grad(moved)(still), jax.hessian(moved)(still)
-    ways = jnp.concatenate(directions(plant, x, u), axis=1)
-    both = jax.value_and_grad(lambda z: function(z[: plant.nx], z[plant.nx :]))
-    along = lambda way: jax.jvp(lambda z: both(z)[::-1], (jnp.concatenate([x, u]),), (way,))  # noqa: E731
-    (by_z, value), (H, _) = jax.vmap(along, out_axes=(None, -1))(ways)
+        z, ways, moved = _still(plant, u), jnp.eye(n + len(u), dtype=x.dtype), _moved(plant, function, x, u)
+    else:
+        z, ways = jnp.concatenate([x, u]), jnp.concatenate(directions(plant, x, u), axis=1)
+        moved = lambda z: function(z[: plant.nx], z[plant.nx :])  # noqa: E731
+    along = lambda way: jax.jvp(jax.value_and_grad(moved, has_aux=True), (z,), (way,))  # noqa: E731
+    (values, by_z), ((_, J), H) = jax.vmap(along, out_axes=(None, ((0, 1), -1)))(ways)
+    if pull is None:
+        return values, (by_z, J), H
     # XLA would lay all of it out as the product wants its factor, directions apart, and take twice the time.
     H = product(ways, jax.lax.optimization_barrier(H))
     by_x, by_u = by_z[: plant.nx], by_z[plant.nx :]
     turning = lambda way: jax.jvp(lambda x: pull(x, by_x), (x,), (way,))[1]  # noqa: E731
     H = H.at[:n, :n].add(jax.vmap(turning, in_axes=1, out_axes=1)(rates(plant, x)))
-    return value, jnp.concatenate([pull(x, by_x), by_u]), symmetric(H)
+    return values, (jnp.concatenate([pull(x, by_x), by_u]), J), symmetric(H)
 
 
 def _moved(plant: Any, function: Callable, x: jax.Array, u: jax.Array) -> Callable:

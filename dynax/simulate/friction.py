@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -23,11 +24,13 @@ from dynax.algorithms.mean_velocity import Place, evaluations, place
 from dynax.compile.batching import KEPT, by_samples, trailing
 from dynax.compile.zeros import along_moving
 from dynax.embedding.dynamics import Resisted
+from dynax.embedding.flexible_meanings import flexible_solution
 from dynax.embedding.meanings import Motion, mass_factor, resisted_motion, resisted_solution, tree_motion
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
-from dynax.model.flexible import skeleton_of
-from dynax.simulate.stepper import acceleration
+from dynax.model.flexible import FlexibleModel, skeleton_of
+from dynax.simulate.stepper import acceleration, closed
+from dynax.sweep import take_rows
 from dynax.sweep.scan import varying_as
 from dynax.tree.bodies import per_velocity
 
@@ -52,7 +55,7 @@ class Kick(NamedTuple):
     model: Model
     tau: jax.Array
     resisted: Resisted | None = None
-    """Of embedded rigid trees, which know the velocities of their joints as they find accelerations."""
+    """Of embedded rigid trees alone, which know the velocities of their joints as they find accelerations."""
 
     def acceleration(self, q: jax.Array, v: jax.Array) -> jax.Array:
         """Where the terms that are quadratic in velocity are those of `v`."""
@@ -61,10 +64,12 @@ class Kick(NamedTuple):
 
     def solution(self, q: jax.Array) -> Callable[[jax.Array, jax.Array], jax.Array]:
         """The function `(v, a)` for `a` found before, with its derivatives."""
-        if self.resisted is None:
+        bends = isinstance(self.model, FlexibleModel) and not closed(self.model)
+        if self.resisted is None and not bends:
             return lambda v, a: self.acceleration(q, v)
         factor = lax.stop_gradient(mass_factor(*lax.stop_gradient((self.model, q))))
-        return lambda v, a: resisted_solution(self.model, q, v, self.tau, self.resisted, factor, a)
+        known = flexible_solution if bends else resisted_solution
+        return lambda v, a: known(self.model, q, v, self.tau, self.resisted, factor, a)
 
 
 def tree(model: Model) -> Model:
@@ -92,7 +97,7 @@ def _kick(
     if _of_rigid_tree(model):
         return Kick(stiff, tau, Resisted(v, slope, friction.force))
     if motion is None:
-        return Kick(stiff, tau - slope * v - friction.force)
+        return Kick(stiff, tau - _by_joints(model, slope * _of_joints(model, v) + friction.force))
     return Kick(stiff, tau - motion.x.T @ (slope * motion.v + friction.force))
 
 
@@ -101,14 +106,27 @@ def _of_rigid_tree(model: Any) -> bool:
 
 
 def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion | None:
-    """That of the tree whose joints have damping and friction, where it must be found apart."""
-    if isinstance(model, Model) or _of_rigid_tree(model):
+    """That of the tree whose joints have damping and friction, where it must be found apart: the places of bodies that
+    bend have neither, and all other joints are the model's own."""
+    if isinstance(model, Model | FlexibleModel) or _of_rigid_tree(model):
         return None
     found = tree_motion(model, q, v)
     if isinstance(model.tree, Model):
         return found
     inner = tree_motion(model.tree, q, found.v)
     return Motion(inner.x @ found.x, inner.v, inner.x @ found.bias + inner.bias)
+
+
+def _of_joints(model: Model | FlexibleModel, v: jax.Array) -> jax.Array:
+    """Of velocities `(nv,)` those of the freedoms of the tree, zeros for places of bodies that bend."""
+    if isinstance(model, Model):
+        return v
+    return take_rows(v, np.where(model.places.v < model.nv, model.places.v, -1))
+
+
+def _by_joints(model: Model | FlexibleModel, force: jax.Array) -> jax.Array:
+    """The transpose of `_of_joints`."""
+    return force if isinstance(model, Model) else take_rows(force, model.places.own_v)
 
 
 def dry_friction(model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> DryFriction:
@@ -207,7 +225,7 @@ def _moved(
         return a, begin, begin + dt * whole
     a = equation.acceleration(q, middle)
     if motion is None:
-        return a, v, v + dt * a
+        return a, _of_joints(model, v), _of_joints(model, v + dt * a)
     later = _motion(model, q, middle)
     assert later is not None
     return a, motion.v, motion.v + dt * (motion.x @ a + later.bias)
@@ -248,7 +266,7 @@ def decided(count: int) -> Callable[..., Decided]:
         if _of_rigid_tree(model):
             first, sense = -1, jnp.zeros_like(loss)
         else:
-            first, sense = 0, slip(v if motion is None else motion.v, creep)
+            first, sense = 0, slip(_of_joints(model, v) if motion is None else motion.v, creep)
         none = jnp.zeros((count, *v.shape), v.dtype)
         start = first, 0, jnp.zeros_like(v), none, sense, jnp.any(loss > 0)
         _, _, _, known, sense, _ = lax.while_loop(unfinished, evaluated, varying_as((model, q, tau, dt), start))

@@ -83,3 +83,18 @@ def test_tangents_and_second_derivatives():
     for rate, ahead, behind in zip(found, *ends, strict=True):
         slope = (np.asarray(ahead) - np.asarray(behind)) / (2 * STEP)
         np.testing.assert_allclose(rate, slope, atol=1e-6 * max(1.0, np.abs(slope).max()))
+
+
+@pytest.mark.slow
+def test_third_derivatives():
+    """By what has a closed form: the state, the forces and the masses."""
+    value, point, along = case()
+    point, along, place = point[:4], along[:4], point[4]
+    slope = jax.grad(lambda *x: value(*x, place), argnums=range(4))
+    second = jax.jit(lambda *x: jax.jvp(slope, x, along)[1])
+    found = jax.jit(lambda *x: jax.jvp(second, x, along)[1])(*point)
+    for function, rates in ((slope, second(*point)), (second, found)):
+        ends = [function(*moved(point, along, sign * STEP)) for sign in (1, -1)]
+        for rate, ahead, behind in zip(rates, *ends, strict=True):
+            expected = (np.asarray(ahead) - np.asarray(behind)) / (2 * STEP)
+            np.testing.assert_allclose(rate, expected, atol=1e-6 * max(1.0, np.abs(expected).max()))

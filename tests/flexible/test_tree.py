@@ -248,13 +248,35 @@ def test_rates_of_power_are_derivatives_of_inverse_dynamics(rng, kind, bent):
     v, a, weights = jnp.asarray(rng.normal(size=(3, model.nv)))
     external = jnp.asarray(rng.normal(size=(model.num_bodies, 6)))
 
-    def power(step, v):
+    def power(step, v, a):
         return weights @ inverse(model, q + dx.configuration_rate(model, q, step), v, a, external)
 
-    expected = jax.jit(jax.grad(power, argnums=(0, 1)))(jnp.zeros(model.nv), v)
+    expected = jax.jit(jax.grad(power, argnums=(0, 1, 2)))(jnp.zeros(model.nv), v, a)
     found = jax.jit(lambda q, v: power_rates(model, q, v, a, external, weights))(q, v)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13 * np.abs(theirs).max())
+
+
+@pytest.mark.slow
+@pytest.mark.spec("FLEX-LIN")
+def test_second_derivatives_of_accelerations(rng):
+    """By the state and the forces, and by a stiffness after the state: those of the gradient's differences."""
+    model = small(rng)
+    q, v, tau = random_state(model, rng)
+    weights, *rates = jnp.asarray(rng.normal(size=(4, model.nv)))
+    stiffness, change = model.bodies[0].stiffness, jnp.asarray(rng.normal(size=model.bodies[0].stiffness.shape))
+
+    def power(stiffness, step, v, tau):
+        stiff = model.replace(bodies=(dataclasses.replace(model.bodies[0], stiffness=stiffness),))
+        return weights @ dx.forward_dynamics(stiff, q + dx.configuration_rate(model, q, step), v, tau)
+
+    slope = jax.jit(jax.grad(power, argnums=(1, 2, 3)))
+    point = stiffness, jnp.zeros(model.nv), v, tau
+    for way in ((jnp.zeros_like(stiffness), *rates), (change + change.T, *map(jnp.zeros_like, rates))):
+        found = jax.jit(lambda *way: jax.jvp(slope, point, way)[1])(*way)
+        ahead, behind = (slope(*(x + sign * 1e-5 * d for x, d in zip(point, way, strict=True))) for sign in (1, -1))
+        for rate, there, here in zip(found, ahead, behind, strict=True):
+            np.testing.assert_allclose(rate, (there - here) / 2e-5, atol=1e-6 * max(1.0, np.abs(rate).max()))
 
 
 def test_motion_in_time(rng):
