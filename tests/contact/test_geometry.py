@@ -231,10 +231,10 @@ def test_capsule_that_lies_along_a_cylinder():
 
 @pytest.mark.spec("RBDA-11.6-SHAPE")
 def test_capsule_that_lies_along_an_edge_or_across_an_end():
-    """Where a capsule lies along an edge, beside the face, the ends of the edge bear it. Across the end of a cylinder it
-    is borne at both places of the one rim. Each pair is near by on the other side of the place that is nearest."""
+    """Along an edge, beside the face, both ends of the edge are looked at, whichever is nearest. Across the end of a
+    cylinder it is borne where it passes the one rim, twice."""
     half, radius = np.array([0.05, 0.14, 0.08]), 0.1
-    yaw = 0.13  # so that it is beside the face, and at one end of the edge only comes near to it
+    yaw = 0.13
     rotation, _ = lying(jnp.array(0.0), jnp.array(yaw))
     middle = jnp.array([0.01, -0.136, 0.18])
     capsule = Posed(c.Capsule(radius, 0.15), rotation, middle)

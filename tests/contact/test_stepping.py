@@ -197,7 +197,7 @@ def test_a_ball_along_what_turns_stays_on_it():
 
 
 def on_its_edge():
-    """A box without weight whose lower edge lies along a capsule, borne at one end, and a heavy ball over the other: its
+    """A box without weight whose lower edge lies along a capsule, borne at one end, and a heavy ball over the other: the
     scene, where it begins, and the least diameter."""
     half, yaw, lean = np.array([0.067, 0.144, 0.084]), 0.13, 0.002
     builder = dx.ModelBuilder(gravity=(0, 0, 0))
@@ -219,7 +219,7 @@ def on_its_edge():
 @pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)])
 def test_what_is_struck_beside_its_support_comes_to_bear_on_the_next_one(dtype):
     """A ball turns a box that lies on a capsule with one end of an edge, so that within the step the other end of that
-    edge, 1 mm above it, comes down: it is borne there too. Of random heaps one came 1.5 % of its size in like that."""
+    edge, 1 mm above it, comes down: it is borne there too. Of random heaps one came 1.5 % of its size in so."""
     scene, q, size = on_its_edge()
     scene, q = jax.tree.map(lambda x: jnp.asarray(x, dtype), (scene, q))
     v = jnp.zeros(12, dtype).at[11].set(-5.0)
