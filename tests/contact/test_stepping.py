@@ -197,8 +197,8 @@ def test_a_ball_along_what_turns_stays_on_it():
 
 
 def on_its_edge():
-    """A box without weight whose lower edge lies along a capsule, borne at one end, and a heavy ball over the other: the
-    scene, where it begins, and the least diameter."""
+    """A box without weight whose lower edge lies along a capsule, borne at one end, and a heavy ball over the other;
+    where it begins, and the least diameter."""
     half, yaw, lean = np.array([0.067, 0.144, 0.084]), 0.13, 0.002
     builder = dx.ModelBuilder(gravity=(0, 0, 0))
     builder.body("box", joint=dx.Free(), inertia=dx.SpatialInertia.box(2 * half, density=500.0))
