@@ -20,6 +20,7 @@ from dynax.compile.batching import trailing
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene, of_group, posed
+from dynax.contact.shapes import Sphere
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
 from dynax.embedding.model import EmbeddedModel, tree_of
@@ -50,15 +51,15 @@ def contacts_at(scene: Scene, at: Placed) -> Touch:
 
 
 def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tuple[Touch, jax.Array]:
-    """Where shapes touch, and the gaps of all candidates between two bodies that both move, in their order, where
-    bodies stand `later`. Pairs of the same kinds are found at once: a program of its own takes as long again to
+    """Where shapes touch, and the gaps of all candidates that are `asked`, in their order, where bodies, and the world
+    after them, stand `later`. Pairs of the same kinds are found at once: a program of its own takes as long again to
     compile."""
     now = _poses(scene, at.rotation, at.origin)
     then = None if later is None else _poses(scene, later.rotation, later.translation)
     empty = Candidates(*(jnp.zeros((0, *shape), at.origin.dtype) for shape in ((), (3,), (3,))))
     rows, ends = [empty], [empty.gap]
     for group in scene.groups:
-        moving = [] if then is None else [pair for pair in group if all(scene.bodies[k] >= 0 for k in pair)]
+        moving = [] if then is None else [pair for pair in group if asked(scene, pair)]
         sides = posed(scene, group, *now)
         if then is not None and moving:
             sides = jax.tree.map(lambda *x: jnp.concatenate(x), sides, posed(scene, moving, *then))
@@ -66,6 +67,17 @@ def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tupl
         ends.append(found.gap[count:].reshape(-1))
         rows.append(Candidates(*(x[:count].reshape(-1, *x.shape[2:]) for x in found)))
     return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), *rows)), jnp.concatenate(ends)
+
+
+def asked(scene: Scene, pair: tuple[int, int]) -> bool:
+    """Whether it counts for two shapes how they turn within a step: where both move, and where one floats alone, which
+    may spin as fast as it was hit, and is no ball. Legs and hands turn by little on what is at rest."""
+    topology, (first, second) = tree_of(scene.model).topology, sorted(scene.bodies[k] for k in pair)
+    if first >= 0 or second < 0 or second in topology.parents:
+        return first >= 0
+    own = [shape for shape, body in zip(scene.shapes, scene.bodies, strict=True) if body == second]
+    floats = topology.joints[second].turning and topology.parents[second] < 0
+    return bool(floats) and not (len(own) == 1 and isinstance(own[0], Sphere))
 
 
 def _poses(scene: Scene, rotation: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -184,8 +184,8 @@ def _capsule_on_capsule(a: Posed, b: Posed) -> Candidates:
 
 
 def _capsule_on_box(a: Posed, b: Posed) -> Candidates:
-    """With the two edges over which the axis of the capsule comes to the nearest face of the box and leaves it, which
-    bear where it lies along the face and ends beyond it."""
+    """With the four edges of the nearest face of the box, which bear where the capsule lies across them. Where it lies
+    along one, beside the face, the ends of that bear it, in which two others end too."""
     found = _along_capsule(a, b)
     box, capsule = a.shape, b.shape
     rounding = jnp.asarray(box.rounding, a.rotation.dtype)
@@ -193,7 +193,7 @@ def _capsule_on_box(a: Posed, b: Posed) -> Candidates:
     middle = a.rotation.T @ (b.translation - a.translation)
     axis = capsule.half_length * (a.rotation.T @ b.rotation[:, 2])
     nearest = a.rotation.T @ (found.point[1] - a.translation)
-    sides = _edges(*lax.stop_gradient((half, middle, axis, nearest)))
+    sides = _edges(*lax.stop_gradient((half, nearest)))
 
     def at_edge(side: jax.Array) -> Candidates:
         """Where the axis and an edge are nearest, of which `side` has the signs of its two faces."""
@@ -215,24 +215,11 @@ def _capsule_on_box(a: Posed, b: Posed) -> Candidates:
     return _both(found, jax.vmap(at_edge)(sides))
 
 
-def _edges(half: jax.Array, middle: jax.Array, axis: jax.Array, nearest: jax.Array) -> jax.Array:
-    """Of a box the edges over which a line `middle + s axis`, `s` from -1 to 1, comes to the face at the point
-    `nearest` and leaves it: the signs of the two faces of each, shape `(2, 3)`."""
-    every = jnp.eye(3, dtype=half.dtype)
-    face = every[jnp.argmax(jnp.abs(nearest) - half)]
-    ahead = jnp.where(axis < 0, -1.0, 1.0).astype(half.dtype)
-    some = jnp.where(axis == 0, 1.0, axis)
-
-    def edge(way: int) -> jax.Array:
-        """Of those that are crossed the first (-1) or the last to come, else of those most across."""
-        places = way * jnp.where(axis == 0, 2.0, (way * ahead * half - middle) / some)
-        crossed = jnp.abs(places) <= 1
-        least = jnp.where(crossed, places, 3.0 - jnp.abs(axis) / (1.0 + jnp.max(jnp.abs(axis))))
-        across = every[jnp.argmin(jnp.where(face > 0, jnp.inf, least))]
-        return way * ahead * across
-
+def _edges(half: jax.Array, nearest: jax.Array) -> jax.Array:
+    """Of a box the edges of the face at the point `nearest`: the signs of the two faces of each, shape `(4, 3)`."""
+    face = jnp.eye(3, dtype=half.dtype)[jnp.argmax(jnp.abs(nearest) - half)]
     up = jnp.where(nearest < 0, -1.0, 1.0).astype(half.dtype) * face
-    return jnp.stack([up + edge(-1), up + edge(1)])
+    return jnp.stack([up + way * jnp.roll(face, k) for k in (1, 2) for way in (-1, 1)])
 
 
 TURNS = 12
@@ -240,7 +227,8 @@ TURNS = 12
 
 
 def _capsule_on_cylinder(a: Posed, b: Posed) -> Candidates:
-    """With the two rims of the cylinder, which bear where the capsule lies along its side and ends beyond it.
+    """With the two rims of the cylinder, which bear where the capsule lies along its side and ends beyond it, or lies
+    across an end: over a rim it passes twice then, so a point is sought from the direction of either end.
 
     Of a rim that point is nearest which has the foot on the axis that it is nearest to itself: each is found for the
     other in turn, under `stop_gradient`, and two corrections by Newton carry the derivatives of the place.
@@ -252,8 +240,8 @@ def _capsule_on_cylinder(a: Posed, b: Posed) -> Candidates:
     axis = capsule.half_length * (a.rotation.T @ b.rotation[:, 2])
     up = jnp.asarray(EZ, dtype)
 
-    def on_rim(side: jax.Array) -> Candidates:
-        """Of the rim at the end `side`, 1 or -1."""
+    def on_rim(side: jax.Array, way: jax.Array) -> Candidates:
+        """Of the rim at the end `side`, 1 or -1, from that end of the capsule."""
 
         def foot(t: jax.Array, middle: jax.Array, axis: jax.Array) -> jax.Array:
             return middle + _foot(t - middle, axis) * axis
@@ -267,7 +255,7 @@ def _capsule_on_cylinder(a: Posed, b: Posed) -> Candidates:
 
         own = cylinder.radius, cylinder.half_length, middle, axis
         fixed = lax.stop_gradient(own)
-        begin = foot(side * fixed[1] * up, *fixed[2:])
+        begin = fixed[2] + way * fixed[3]
         out = lax.fori_loop(0, TURNS, turn, unit(begin.at[2].set(0.0), EX)[0])
         across = jnp.cross(up, out)
 
@@ -297,7 +285,7 @@ def _capsule_on_cylinder(a: Posed, b: Posed) -> Candidates:
             _ball(a, place, capsule.radius),
         )
 
-    return _both(found, jax.vmap(on_rim)(jnp.array([-1.0, 1.0], dtype)))
+    return _both(found, jax.vmap(on_rim)(*jnp.array([[-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, -1.0, 1.0]], dtype)))
 
 
 BESIDE_CAPSULE = {Box: _capsule_on_box, Capsule: _capsule_on_capsule, Cylinder: _capsule_on_cylinder}

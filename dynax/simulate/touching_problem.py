@@ -25,6 +25,7 @@ from dynax.contact.coulomb import Impact, along_normals, mobilities
 from dynax.contact.grouping import Groups, groups_of
 from dynax.contact.motion import (
     Touch,
+    asked,
     candidate_bodies,
     candidate_materials,
     carried,
@@ -39,6 +40,7 @@ from dynax.embedding.model import tree_of
 from dynax.linear.sums import by_terms
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
+from dynax.spatial import Transform
 
 
 class Chosen(NamedTuple):
@@ -129,22 +131,21 @@ class Bend(NamedTuple):
 
 
 def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning) -> tuple[Touch, Bend]:
-    """Where shapes touch, and how gaps of two bodies that move bend. On what is at rest they do so by little, where
-    shapes are convex, and are not asked."""
-    bodies = candidate_bodies(scene)
-    both = np.all([x >= 0 for x in bodies], axis=0)
-    if not both.any():
+    """Where shapes touch, and how gaps bend of those that are `asked`."""
+    bodies, own = candidate_bodies(scene), np.array([asked(scene, pair) for pair in scene.candidates], bool)
+    if not own.any():
         touch = contacts_at(scene, at)
         return touch, Bend(touch.gap, jnp.zeros_like(touch.gap))
-    later = forward_kinematics(tree_of(scene.model), integrate(scene.model, q, axes.dt * axes.screw(v)))
+    moved = forward_kinematics(tree_of(scene.model), integrate(scene.model, q, axes.dt * axes.screw(v)))
+    world = at.rotation[-1:], at.origin[-1:]
+    later = Transform(*jax.tree.map(lambda *x: jnp.concatenate(x), (moved.rotation, moved.translation), world))
     touch, ends = contacts_and_ends(scene, at, later)
-    turns = 0.5 * jnp.sum((later.rotation - at.rotation[:-1]) ** 2, axis=(1, 2))  # squares of angles
-    first, second = (x[both] for x in bodies)
-    point = touch.point[both]
-    arms = jnp.sum(jnp.abs(point - at.origin[first]) + jnp.abs(point - at.origin[second]), axis=1)
-    place = np.where(both, np.cumsum(both) - 1, -1)
+    turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
+    first, second = (x[own] for x in bodies)
+    arms = sum(jnp.sum(jnp.abs(touch.point[own] - at.origin[x]), axis=1) * (x >= 0) for x in (first, second))
+    place = np.where(own, np.cumsum(own) - 1, -1)
     most = (turns[first] + turns[second]) * arms
-    return touch, Bend(*(jnp.where(both, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
+    return touch, Bend(*(jnp.where(own, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
 
 
 @trailing

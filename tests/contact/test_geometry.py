@@ -183,12 +183,13 @@ def test_capsule_that_lies_along_a_face_or_a_capsule():
     place = jnp.array(0.03), jnp.array(0.3)
     (edges, ends), (turned, _) = jax.jvp(on, place, (jnp.array(0.0), jnp.array(1.0)))
     close(edges.gap[1:2], 0.0, 1e-12)
-    close(edges.gap[3:], 0.0, 1e-12)
-    close(edges.normal[3:], [[0, 0, 1.0]] * 2, 1e-12)
+    close(edges.gap[3:5], 0.0, 1e-12)
+    close(edges.normal[3:5], [[0, 0, 1.0]] * 2, 1e-12)
     x = np.array([-0.08, 0.08])  # where the rounding begins
-    close(edges.point[3:], np.stack([x, 0.01 + (x - 0.03) * np.tan(0.3), [0.2, 0.2]], axis=1), 1e-12)
-    close(turned.point[3:, 1], (x - 0.03) / np.cos(0.3) ** 2, 1e-12)
-    close(turned.gap[3:], 0.0, 1e-12)
+    close(edges.point[3:5], np.stack([x, 0.01 + (x - 0.03) * np.tan(0.3), [0.2, 0.2]], axis=1), 1e-12)
+    close(turned.point[3:5, 1], (x - 0.03) / np.cos(0.3) ** 2, 1e-12)
+    close(turned.gap[3:5], 0.0, 1e-12)
+    assert np.all(edges.gap[5:] > 0.01)  # the other two edges bear nothing
     close(ends.gap[1:2], 0.0, 1e-12)
     close(ends.gap[3:], 0.0, 1e-12)
     arm = 0.1 * np.array([np.cos(0.3), np.sin(0.3)])
@@ -214,18 +215,42 @@ def test_capsule_that_lies_along_a_cylinder():
     found, moved = beside(place, 0.0, 0.0)
     close(found.gap[1:2], 0.0, 1e-12)
     close(found.gap[3:], 0.0, 1e-12)
-    close(found.normal[3:], [[1.0, 0, 0]] * 2, 1e-12)
-    close(found.point[3:], [[0.2, 0, -0.1], [0.2, 0, 0.1]], 1e-12)
+    close(found.normal[3:], [[1.0, 0, 0]] * 4, 1e-12)
+    close(found.point[3:], [[0.2, 0, -0.1]] * 2 + [[0.2, 0, 0.1]] * 2, 1e-12)
     # The axis passes the rims 0.13 and 0.07 m from its middle, and of that the rim lies at four fifths of the distance.
     close(moved.gap[3:], 0.0, 1e-12)
-    close(moved.point[3:, 1], [0.8 * 0.13, -0.8 * 0.07], 1e-9)
+    close(moved.point[3:, 1], 0.8 * np.repeat([0.13, -0.07], 2), 1e-9)
     s, angle = np.linspace(-0.4, 0.4, 801)[:, None, None], np.linspace(-1, 1, 1001)[:, None]
     for x, y in ((0.3, 0.0), (0.0, 0.2), (0.2, -0.1)):
         found, _ = beside(place + 0.1, x, y)
         on_axis = np.asarray(place + 0.1) + s * np.asarray(turned(x, y))[:, 2]
-        for gap, side in zip(found.gap[3:], (-1, 1), strict=True):
+        for gap, side in zip(found.gap[3:], (-1, -1, 1, 1), strict=True):
             rim = np.concatenate([0.2 * np.cos(angle), 0.2 * np.sin(angle), 0 * angle + side * 0.1], axis=1)
             close(gap, np.min(np.linalg.norm(on_axis - rim, axis=2)) - 0.05, 3e-6)
+
+
+@pytest.mark.spec("RBDA-11.6-SHAPE")
+def test_capsule_that_lies_along_an_edge_or_across_an_end():
+    """Along an edge, beside the face, both ends of the edge are looked at, whichever is nearest. Across the end of a
+    cylinder it is borne where it passes the one rim, twice."""
+    half, radius = np.array([0.05, 0.14, 0.08]), 0.1
+    yaw = 0.13
+    rotation, _ = lying(jnp.array(0.0), jnp.array(yaw))
+    middle = jnp.array([0.01, -0.136, 0.18])
+    capsule = Posed(c.Capsule(radius, 0.15), rotation, middle)
+    found = candidates(Posed(c.Box(half, 0.02), jnp.eye(3), jnp.zeros(3)), capsule)
+    corners = np.array([[-0.03, -0.12, 0.06], [0.03, -0.12, 0.06]])
+    s = np.linspace(-0.15, 0.15, 100001)[:, None]
+    on_axis = np.asarray(middle) + s * np.asarray(rotation)[:, 2]
+    away = [np.min(np.linalg.norm(on_axis - corner, axis=1)) - 0.12 for corner in corners]
+    close(found.gap[3:5], away, 1e-9)
+
+    rotation, place = lying(jnp.array(0.0), jnp.array(0.0))[0], jnp.array([0.03, 0.12, 0.15])
+    end = Posed(c.Cylinder(0.2, 0.1), jnp.eye(3), jnp.zeros(3))
+    across = candidates(end, Posed(c.Capsule(0.05, 0.4), rotation, place))
+    close(across.gap[5:], 0.0, 1e-12)
+    close(across.normal[5:], [[0, 0, 1.0]] * 2, 1e-12)
+    close(across.point[5:], [[-0.16, 0.12, 0.1], [0.16, 0.12, 0.1]], 1e-6)
 
 
 @pytest.mark.slow
