@@ -188,13 +188,14 @@ def _tangent_of(
     def weigh_again(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
         (known, at, _), (dknown, dat, dbar) = primals, tangents
         found = weights_of(*primals)
-        borne = along_moving(lambda *at: rates(*at, found).last, (known[1], at), (dknown[1], dat))[1]
+        borne = along_moving(lambda c, at: rates(c, at, found).last, (known[1], at), (dknown[1], dat))[1]
         return found, weights_of(known, at, left(borne, dbar))
 
     def back_again(primals: tuple, tangents: tuple) -> tuple[Change, Change]:
         (known, at, _), (dknown, dat, dbar) = primals, tangents
+        assert exact_back is not None
         weights = weights_of(*primals)
-        power, change = along_moving(lambda *at: rates(*at, weights), (known[1], at), (dknown[1], dat))
+        power, change = along_moving(lambda c, at: rates(c, at, weights), (known[1], at), (dknown[1], dat))
         more = exact_back(known, at, left(change.last, dbar))
         found = jax.tree.map(jnp.negative, power)._replace(last=weights)
         return found, jax.tree.map(jnp.subtract, more, change._replace(last=jnp.zeros_like(weights)))
