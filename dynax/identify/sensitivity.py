@@ -24,7 +24,8 @@ from dynax.compile.batching import trailing
 from dynax.compile.tiles import by_tiles
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
-from dynax.identify.step_slopes import simulated, slopes_of, step_slopes
+from dynax.identify.motion import simulated
+from dynax.identify.step_slopes import euler, slopes_of, step_slopes
 from dynax.linear.matrices import product
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.friction import Stepped
@@ -87,7 +88,9 @@ def motion_slopes(
         return rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
 
     def seen(q: jax.Array, v: jax.Array, controls: jax.Array) -> tuple[Trajectory, Stepped]:
-        return simulated(model, q, v, controls, length, stepper)
+        method = euler(stepper)
+        assert method is not None
+        return simulated(model, q, v, controls, length, method)
 
     count = jnp.broadcast_to(jnp.arange(controls.shape[1], dtype=x.dtype), controls.shape[:2])
     if slopes is None:

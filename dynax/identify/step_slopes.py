@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from dynax.algorithms.regressor import inverse_dynamics_along
 from dynax.compile.zeros import is_zero
@@ -28,10 +27,9 @@ from dynax.model import Model
 from dynax.model.configuration import difference, integrate
 from dynax.model.inertias import inertial_parameters
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
-from dynax.simulate.friction import Stepped, law, stepped, stiffened
+from dynax.simulate.friction import Stepped, law, stiffened
 from dynax.simulate.rollout import STEPPERS
-from dynax.simulate.stepper import AbstractStepper, State, acceleration
-from dynax.simulate.trajectory import Trajectory
+from dynax.simulate.stepper import AbstractStepper
 
 BODIES = frozenset({"mass", "com", "first_moment", "inertia"})
 DRIVES = ("armature", "damping", "friction_loss", "stiffness")
@@ -51,7 +49,7 @@ def slopes_of(build: Callable[[jax.Array], Any], x: jax.Array, stepper: str | Ab
     """The slopes where the closed form serves: a tree of rigid bodies, one of the Euler methods, and parameters that
     move nothing but what the equations are linear in; else `None`."""
     model = jax.eval_shape(build, x)
-    if _euler(stepper) is None or not isinstance(model, Model):
+    if euler(stepper) is None or not isinstance(model, Model):
         return None
     if model.constrained or not closed_form(model):
         return None
@@ -66,7 +64,8 @@ def slopes_of(build: Callable[[jax.Array], Any], x: jax.Array, stepper: str | Ab
     return Slopes(inertias, {name: of(lambda m, name=name: getattr(m, name)) for name in DRIVES if name in moving})
 
 
-def _euler(stepper: str | AbstractStepper) -> ExplicitEuler | SemiImplicitEuler | None:
+def euler(stepper: str | AbstractStepper) -> ExplicitEuler | SemiImplicitEuler | None:
+    """The method if it is one of the two."""
     method = STEPPERS.get(stepper) if isinstance(stepper, str) else stepper
     return method if isinstance(method, ExplicitEuler | SemiImplicitEuler) else None
 
@@ -89,31 +88,6 @@ def _moving(build: Callable[[jax.Array], Any], x: jax.Array) -> set[str]:
     return found
 
 
-def simulated(
-    model: Model, q: jax.Array, v: jax.Array, controls: jax.Array, dt: jax.Array, stepper: str | AbstractStepper
-) -> tuple[Trajectory, Stepped]:
-    """The motion as `rollout` has it, and what the steps found on the way, with K rows."""
-    method = _euler(stepper)
-    times = model.time.astype(v.dtype) + dt * jnp.arange(len(controls) + 1, dtype=v.dtype)
-
-    def ahead(state: State, own: tuple[jax.Array, jax.Array]) -> tuple[State, tuple[State, Stepped]]:
-        (q, v), (time, tau) = state, own
-        now = model.replace(time=time)
-        if isinstance(method, ExplicitEuler):
-            found = Stepped(acceleration(now, q, v, tau)[None], jnp.zeros_like(v))
-        else:
-            assert isinstance(method, SemiImplicitEuler)
-            found = stepped(method.evaluations)(now, q, v, tau, dt)
-        after = v + dt * found.accelerations[-1]
-        flow = v if isinstance(method, ExplicitEuler) else after
-        state = integrate(model, q, dt * flow), after
-        return state, (state, found)
-
-    rest, found = lax.scan(ahead, (q, v), (times[:-1], controls))[1]
-    q, v = (jnp.concatenate([first[None], own]) for first, own in zip((q, v), rest, strict=True))
-    return Trajectory(times, q, v), found
-
-
 def step_slopes(
     model: Model,
     slopes: Slopes,
@@ -128,7 +102,7 @@ def step_slopes(
 
     `found` is what `simulated` found in the step, to `after`: `q+`.
     """
-    explicit = isinstance(_euler(stepper), ExplicitEuler)
+    explicit = isinstance(euler(stepper), ExplicitEuler)
     da = (_explicit if explicit else _semi_implicit)(model, slopes, q, v, found, dt)
     flow = v if explicit else v + dt * found.accelerations[-1]
     columns = da.shape[1]
