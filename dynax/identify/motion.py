@@ -47,8 +47,8 @@ def _walk(method: Euler, together: bool) -> Callable[..., tuple[State, Stepped]]
 
 def _steps(one: Callable, model: Model, q, v, controls, times, dt) -> tuple[State, Stepped]:
     def ahead(state: State, own: tuple[jax.Array, jax.Array]) -> tuple[State, tuple[State, Stepped]]:
-        *state, found = one(model, *state, *own, dt)
-        return tuple(state), (tuple(state), found)
+        q, v, found = one(model, *state, *own, dt)
+        return (q, v), ((q, v), found)
 
     return lax.scan(ahead, (q, v), (controls, times))[1]
 
