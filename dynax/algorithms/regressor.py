@@ -29,7 +29,7 @@ from dynax.tree.bodies import public_motion, public_rotation
 from dynax.tree.freedoms import freedoms
 from dynax.tree.kinematics import Kinematics, kinematics
 from dynax.tree.layout import Parts
-from dynax.tree.setup import Constants, setup
+from dynax.tree.setup import Constants, Setup, setup
 
 
 class _Moving(NamedTuple):
@@ -55,7 +55,11 @@ def _moving(constants: Constants, k: Kinematics) -> _Moving:
 def regressor(model: Model, q, v, a) -> tuple[jax.Array, ...]:
     """The regressor, for each of the ten parameters of a body `(n, nv, *batch)`."""
     s = setup(model, q, v, "automatic")
-    kin = kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True)
+    return regressor_at(model, s, kinematics(model, s, v, a, positions=True, accelerations=True, gravity=True))
+
+
+def regressor_at(model: Model, s: Setup, kin: Parts) -> tuple[jax.Array, ...]:
+    """The same where kinematics are known, with positions, velocities and accelerations."""
     rows = freedoms(model, s, kin)
     bodies = s.layout.body_order(Parts(_moving(s.constants.roots, kin.roots), _moving(s.constants.rows, kin.rows)))
 
@@ -85,17 +89,17 @@ def _regressor(model: Model, q, v, a) -> jax.Array:
     return jnp.swapaxes(ten, 0, 1).reshape(model.nv, 10 * model.num_bodies)
 
 
-def inverse_dynamics_along(model: Model, q: jax.Array, v: jax.Array, a: jax.Array, directions: jax.Array) -> jax.Array:
-    """`Y directions`, shape `(nv, p)`, for `directions` of `(10 n, p)` that are the same for all samples: those of a
-    batch stay side by side, where `Y` itself would be turned round for a product of many small matrices."""
-    ten = jnp.stack(_components(model, q, v, a))
+def along(model: Model, ten: tuple[jax.Array, ...], directions: jax.Array) -> jax.Array:
+    """`Y directions`, shape `(nv, p)`, from the ten parts of `regressor`, for `directions` of `(10 n, p)` that are the
+    same for all samples: those of a batch stay side by side, where `Y` itself would be turned round for a product of
+    many small matrices."""
     own = directions.reshape(model.num_bodies, 10, -1)
 
     def row(i: int) -> jax.Array:
         """Of the bodies that freedom `i` carries, and what stands between them: half the work for an arm."""
         carried = np.flatnonzero(model.topology.support[:, model.topology.body_of_velocity[i]])
         which = slice(carried[0], carried[-1] + 1)
-        both = own[which], ten[:, which, i]
+        both = own[which], jnp.stack([x[which, i] for x in ten])
         return lax.dot_general(*both, (((1, 0), (0, 1)), ((), ())), precision=lax.Precision.HIGHEST)
 
     return jnp.stack([row(i) for i in range(model.nv)]) if model.nv else jnp.zeros((0, own.shape[2]), own.dtype)

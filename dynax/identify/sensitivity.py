@@ -24,7 +24,8 @@ from dynax.compile.batching import trailing
 from dynax.compile.tiles import by_tiles
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
-from dynax.identify.step_slopes import simulated, slopes_of, step_slopes
+from dynax.identify.motion import simulated
+from dynax.identify.step_slopes import euler, slopes_of, step_slopes
 from dynax.linear.matrices import product
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.friction import Stepped
@@ -87,7 +88,9 @@ def motion_slopes(
         return rollout(model, q, v, controls, dt, stepper=stepper, checkpoint=False)
 
     def seen(q: jax.Array, v: jax.Array, controls: jax.Array) -> tuple[Trajectory, Stepped]:
-        return simulated(model, q, v, controls, length, stepper)
+        method = euler(stepper)
+        assert method is not None
+        return simulated(model, q, v, controls, length, method)
 
     count = jnp.broadcast_to(jnp.arange(controls.shape[1], dtype=x.dtype), controls.shape[:2])
     if slopes is None:
@@ -137,25 +140,26 @@ def residual_slopes(
     measured: Any,
 ) -> jax.Array:
     """The derivative of what motions miss, from that of the motions, `(S, K + 1, m, n + p)`."""
-    nv, p = runs.v.shape[-1], x.size
 
-    def one(q: jax.Array, v: jax.Array, measured: Any) -> jax.Array:
+    def one(q: jax.Array, v: jax.Array, measured: Any) -> tuple[jax.Array, jax.Array]:
         def said(dq: jax.Array, dv: jax.Array, x: jax.Array) -> jax.Array:
             model = build(x)
             return missed(model, integrate(model, q, dq), v + dv, measured)
 
-        return jnp.concatenate(jax.jacrev(said, argnums=(0, 1, 2))(jnp.zeros_like(v), jnp.zeros_like(v), x), axis=1)
+        by_q, by_v, by_x = jax.jacrev(said, argnums=(0, 1, 2))(jnp.zeros_like(v), jnp.zeros_like(v), x)
+        return jnp.concatenate([by_q, by_v], axis=1), by_x
 
-    found = each(one, READINGS, runs.q, runs.v, measured)
-    slope = product(found[..., : 2 * nv], motion)
-    return slope.at[..., slope.shape[-1] - p :].add(found[..., 2 * nv :])
+    # Apart: what a state misses mostly has no parameters in it, and zeros are not added.
+    by_state, by_x = each(one, READINGS, runs.q, runs.v, measured)
+    begun = motion.shape[-1] - x.size
+    return product(by_state, motion) + jnp.pad(by_x, [(0, 0)] * 3 + [(begun, 0)])
 
 
-def each(function: Callable, width: int, *arrays: Any) -> jax.Array:
+def each(function: Callable, width: int, *arrays: Any) -> Any:
     """`function` of each sample, arrays with two leading axes, `width` at a time where caches are small."""
     first = jax.tree.leaves(arrays)[0].shape[:2]
     flat = jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), arrays)
     mapped, width = jax.vmap(function), max(1, width)
     whole = jax.default_backend() != "cpu" or width >= first[0] * first[1]
     found = mapped(*flat) if whole else by_tiles(lambda own: mapped(*own), flat, width)
-    return found.reshape(*first, *found.shape[1:])
+    return jax.tree.map(lambda y: y.reshape(*first, *y.shape[1:]), found)

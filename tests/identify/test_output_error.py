@@ -13,8 +13,9 @@ from scipy.optimize import least_squares
 
 import dynax as dx
 from dynax import actuate, identify
+from dynax.identify.motion import simulated
 from dynax.identify.sensitivity import _carried, _in_one_kernel
-from dynax.identify.step_slopes import simulated, slopes_of, step_slopes
+from dynax.identify.step_slopes import euler, slopes_of, step_slopes
 from dynax.linear.matrices import product
 
 DT = 0.01
@@ -286,8 +287,9 @@ def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
     def build(x):
         return identify.with_parameter_vector(model, x, terms)
 
-    slopes = slopes_of(build, x, stepper)
+    slopes, method = slopes_of(build, x, stepper), euler(stepper)
     assert slopes is not None
+    assert method is not None
     assert slopes_of(lambda x: model.replace(gravity=x), model.gravity, stepper) is None
     assert slopes_of(build, x, "rk4") is None
 
@@ -299,7 +301,7 @@ def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
             return jnp.concatenate([dx.difference(model, after, q_next), v_next])
 
         own = jnp.concatenate(jax.jacrev(ahead, argnums=(0, 1, 2))(jnp.zeros(4), v * 0.0, x), axis=1)
-        run, found = simulated(model, q, v, tau[None], dt, stepper)
+        run, found = simulated(model, q, v, tau[None], dt, method)
         found = jax.tree.map(lambda x: x[0], found)
         return step_slopes(model, slopes, q, v, found, run.q[1], dt, stepper), own, run.q[1], after
 
@@ -310,6 +312,29 @@ def test_the_closed_form_of_a_step_is_its_derivative(stepper, rng):
     found, own, there, after = jax.jit(jax.vmap(both))(q, v, tau)
     np.testing.assert_allclose(found, own, atol=1e-11 * np.abs(own).max())
     np.testing.assert_allclose(there, after, atol=1e-15)
+
+
+def test_the_jacobian_of_many_freedoms_and_of_what_is_missed_by_parameters(rng):
+    """A chain whose matrices are not written out, and outputs in which a parameter stands itself."""
+    body, down = dx.SpatialInertia.box((0.1, 0.1, 0.3), mass=1.0), dx.Transform.from_translation((0.0, 0.0, -0.3))
+    builder, parent = dx.ModelBuilder(), "world"
+    for k in range(17):
+        joint = dx.Revolute((0, 1, 0) if k % 2 else (1, 0, 0))
+        builder = builder.body(f"b{k}", parent=parent, joint=joint, placement=down, inertia=body, damping=1.0)
+        parent = f"b{k}"
+    model = builder.build()
+
+    def build(x):
+        return model.replace(damping=model.damping * x[0], mass=model.mass.at[5].multiply(x[1]))
+
+    def missed(model, q, v, measured):
+        return jnp.stack([q[0], model.damping[0] * v[16] * model.mass[5]])
+
+    data = identify.segments(0.3 * rng.normal(size=(6, 17)), rng.normal(size=(6, 17)), rng.normal(size=(5, 17)), 5)
+    x = jnp.array([1.1, 0.9])
+    own = identify.output_jacobian(build, x, data, DT, missed=missed)
+    true = jax.jit(jax.jacfwd(lambda x: identify.output_residual(build, x, data, DT, missed=missed)))(x)
+    np.testing.assert_allclose(own, true, atol=1e-11 * np.abs(true).max())
 
 
 def test_slopes_are_carried_through_time_in_one_kernel_as_by_products(rng):
