@@ -262,8 +262,8 @@ def test_rates_of_power_are_derivatives_of_inverse_dynamics(rng, kind, bent):
 def test_second_derivatives_of_accelerations(rng):
     """By the state and the forces, and by a stiffness after the state: those of the gradient's differences."""
     model = small(rng)
-    q, v, tau = random_state(model, rng)
-    weights, *rates = jnp.asarray(rng.normal(size=(4, model.nv)))
+    q, v, tau, weights = random_state(model, rng)
+    rates = list(jnp.asarray(rng.normal(size=(3, model.nv))))
     stiffness, change = model.bodies[0].stiffness, jnp.asarray(rng.normal(size=model.bodies[0].stiffness.shape))
 
     def power(stiffness, step, v, tau):
