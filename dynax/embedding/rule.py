@@ -163,7 +163,7 @@ def _tangent_of(
         return solve(factor, (b.last - change(constants, at, b, jnp.zeros_like(at.a)))[:, None])[:, 0]
 
     def back(known: tuple, at: Point, bar: jax.Array) -> Change:
-        constants, right = known[1], moves.change
+        constants = known[1]
         if closed is not None:
             return moved(closed.back(partial(moves.model, constants), at, bar, known[0]))
         weights = weigh(known, at, bar)
@@ -173,7 +173,7 @@ def _tangent_of(
 
         total, pull = jax.vjp(power, at.leaves, nowhere(at), at.v)
         leaves, bar_q, bar_v = pull(jnp.ones_like(total))
-        return Change(leaves, None if right.q is None else bar_q, None if right.v is None else bar_v, weights)
+        return moved(Change(leaves, bar_q, bar_v, weights))
 
     def weigh(known: tuple, at: Point, bar: jax.Array) -> jax.Array:
         return solve(factor_at(known, at), bar[:, None])[:, 0]
@@ -183,6 +183,7 @@ def _tangent_of(
         return moved(closed.rates(partial(moves.model, constants), at, weights))
 
     def left(change: jax.Array, dbar: Any) -> jax.Array:
+        """The right side of the weights' rates."""
         return -change if is_zero(dbar) else dbar - change
 
     def weigh_again(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:

@@ -250,19 +250,25 @@ def test_a_capsule_that_spins_on_its_end_does_not_sink_in():
     assert np.max(run.touch.penetration) < 5e-3 * 0.1
 
 
+def has_derivatives_of_differences(scene, q, v):
+    """The velocity after a step, by the state."""
+    nv = len(v)
+
+    @jax.jit
+    def step(x):
+        return Touching().touched(scene, dx.integrate(scene.model, q, x[:nv]), v + x[nv:], jnp.zeros(nv), 0.002).v
+
+    found, h = jax.jit(jax.jacfwd(step))(jnp.zeros(2 * nv)), 1e-6
+    differences = [(step(h * x) - step(-h * x)) / (2 * h) for x in jnp.eye(2 * nv)]
+    close(found, np.stack(differences, axis=1), 1e-6 * np.max(np.abs(found)))
+
+
 @pytest.mark.slow
 def test_derivatives_of_a_capsule_that_spins_on_its_end():
     """They know how much faster its end shall leave the ground for that."""
     scene, q, v = spinning_on_its_end()
     q, v = q.at[2].add(-1e-5), v.at[3:].set([0.1, 0.2, -0.01])
-
-    @jax.jit
-    def step(x):
-        return Touching().touched(scene, dx.integrate(scene.model, q, x[:6]), v + x[6:], jnp.zeros(6), 0.002).v
-
-    found, h = jax.jit(jax.jacfwd(step))(jnp.zeros(12)), 1e-6
-    differences = [(step(h * x) - step(-h * x)) / (2 * h) for x in jnp.eye(12)]
-    close(found, np.stack(differences, axis=1), 1e-6 * np.max(np.abs(found)))
+    has_derivatives_of_differences(scene, q, v)
 
 
 @pytest.mark.slow
@@ -270,14 +276,7 @@ def test_derivatives_of_a_ball_along_what_turns():
     """They know how much faster it shall be for that."""
     scene, q, v = along_what_turns()
     q = q.at[1].add(-1e-5)
-
-    @jax.jit
-    def step(x):
-        return Touching().touched(scene, dx.integrate(scene.model, q, x[:12]), v + x[12:], jnp.zeros(12), 0.002).v
-
-    found, h = jax.jit(jax.jacfwd(step))(jnp.zeros(24)), 1e-6
-    differences = [(step(h * x) - step(-h * x)) / (2 * h) for x in jnp.eye(24)]
-    close(found, np.stack(differences, axis=1), 1e-6 * np.max(np.abs(found)))
+    has_derivatives_of_differences(scene, q, v)
 
 
 @pytest.mark.spec("T24")
