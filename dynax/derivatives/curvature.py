@@ -32,19 +32,19 @@ import numpy as np
 
 from dynax.algorithms.coriolis import VelocityMoment, velocity_moments
 from dynax.compile.batching import trailing
-from dynax.derivatives.adjoint import Weights, above, couple_of, paired_within
+from dynax.derivatives.adjoint import Weights, above, couple_of
 from dynax.derivatives.inverse_dynamics import ELEMENTWISE, joint_slope
 from dynax.derivatives.linearize import displacements
-from dynax.derivatives.variations import spring_variations, within_joints
+from dynax.derivatives.variations import within_joints
 from dynax.linear.row_products import batch_leading, batch_trailing, components, product
 from dynax.model import Model
-from dynax.model.configuration import rate_rows
+from dynax.model.configuration import difference_rate_rows, rate_rows
 from dynax.sweep import take_rows
 from dynax.tree.bodies import carried_sums, net_forces, world_inertias
 from dynax.tree.freedoms import diagonal, in_tree, on_support, per_freedom
 from dynax.tree.kinematics import kinematics, moved
 from dynax.tree.layout import Parts
-from dynax.tree.setup import setup
+from dynax.tree.setup import lift, setup
 
 
 class Curvature(NamedTuple):
@@ -126,9 +126,14 @@ def _within(model: Model, q: jax.Array, v: jax.Array, weights: jax.Array, rows: 
     along_q = gravity.cross(column).dot(momentum)
     along_v = column.angular.dot(couple) + moving.cross(column).dot(momentum)
 
+    rest = lift(model.spring_reference, 1, q.ndim - 1, q.dtype) + jnp.zeros_like(q)
+    drawn = lift(model.stiffness, 1, q.ndim - 1, q.dtype) * weights
+
+    def pull(q: jax.Array) -> jax.Array:
+        return jax.linear_transpose(lambda v: difference_rate_rows(model, rest, q, v), v)(drawn)[0]
+
     def springs(unit: jax.Array) -> jax.Array:
         turn = jnp.broadcast_to(unit.reshape(-1, *(1 for _ in v.shape[1:])), v.shape)
-        pull = lambda q: paired_within(model, spring_variations(model, q), weights)  # noqa: E731
         return jax.jvp(pull, (q,), (rate_rows(model, q, turn),))[1]
 
     units = np.zeros((6, model.nv))

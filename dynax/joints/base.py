@@ -163,6 +163,17 @@ class AbstractJoint(abc.ABC):
         rate = self.rate(q1, v, parameters)
         return jax.jvp(lambda q: self.difference(q0, q), (q1,), (rate,))[1]
 
+    def carried(self, q: Coordinates, dv: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        """The velocity of `integrate(q, dv)` while the joint at `q` moves with velocity `v`."""
+        move = lambda q: self.integrate(q, dv, parameters)  # noqa: E731
+        return self.tangent(*jax.jvp(move, (q,), (self.rate(q, v, parameters),)))
+
+    def integrate_rate(
+        self, q: Coordinates, dv: Coordinates, change: Coordinates, parameters: Coordinates
+    ) -> Coordinates:
+        """The velocity of `integrate(q, dv)` while `dv` changes at this rate."""
+        return self.tangent(*jax.jvp(lambda dv: self.integrate(q, dv, parameters), (dv,), (change,)))
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         """`[a, b]` of two tangent vectors: what is left of turning by one after the other, in the limit of small ones.
         Zero where `integrate` adds."""

@@ -70,6 +70,19 @@ class Free(AbstractJoint):
         change, moved = (jacobian.transpose_apply(Vec3(*x)) for x in (v[:3], v[3:]))
         return _components(change, moved + exponential.log_jacobian_rate(change, offset))
 
+    def carried(self, q: Coordinates, dv: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        exponential, angular = Exponential.of(Vec3(*dv[:3])), Vec3(*v[:3])
+        turn, step = exponential.quaternion().matrix(), exponential.translation(Vec3(*dv[3:]))
+        return _components(*map(turn.transpose_apply, (angular, Vec3(*v[3:]) + angular.cross(step))))
+
+    def integrate_rate(
+        self, q: Coordinates, dv: Coordinates, change: Coordinates, parameters: Coordinates
+    ) -> Coordinates:
+        exponential, angular, u = Exponential.of(Vec3(*dv[:3]), 6), Vec3(*change[:3]), Vec3(*dv[3:])
+        turned, moved = map(exponential.jacobian().transpose_apply, (angular, Vec3(*change[3:])))
+        turn = exponential.quaternion().matrix()
+        return _components(turned, moved + turn.transpose_apply(exponential.jacobian_rate(angular, u)))
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         c = Motion(Vec3(*a[:3]), Vec3(*a[3:])).cross(Motion(Vec3(*b[:3]), Vec3(*b[3:])))
         return c.angular.x, c.angular.y, c.angular.z, c.linear.x, c.linear.y, c.linear.z
@@ -90,19 +103,25 @@ def _moved(q: Coordinates, dv: Coordinates) -> Coordinates:
     return (p.x, p.y, p.z, *turned(rotation, exponential))
 
 
-@_moved.defjvp
+@partial(_moved.defjvp, symbolic_zeros=True)
 def _moved_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
     """With `J` of the exponential and `w` the angular velocity of `q`
 
     dp+ = dp + R (w x J u + J du + dJ u)        w+ = exp(-v) w + J^T dv
     """
-    (q, dv), (rate, change) = primals, tangents
+    (q, dv), (rate, change) = primals, map(rates_of, tangents)
     exponential, rotation, u = Exponential.of(Vec3(*dv[:3]), 6), Quaternion(*q[3:]), Vec3(*dv[3:])
-    before, v_rate, u_rate = turning_velocity(rotation, Quaternion(*rate[3:])), Vec3(*change[:3]), Vec3(*change[3:])
     matrix, jacobian = rotation.matrix(), exponential.jacobian()
-    step = jacobian @ u
-    along = before.cross(step) + jacobian @ u_rate + exponential.jacobian_rate(v_rate, u)
-    p, p_rate = Vec3(*q[:3]) + matrix @ step, Vec3(*rate[:3]) + matrix @ along
+    step, along, before, v_rate = jacobian @ u, Vec3.zero(u.x), None, None
+    if change is not None:
+        v_rate = Vec3(*change[:3])
+        along = jacobian @ Vec3(*change[3:]) + exponential.jacobian_rate(v_rate, u)
+    if rate is not None:
+        before = turning_velocity(rotation, Quaternion(*rate[3:]))
+        along = before.cross(step) + along
+    p, p_rate = Vec3(*q[:3]) + matrix @ step, matrix @ along
+    if rate is not None:
+        p_rate = Vec3(*rate[:3]) + p_rate
     reached = turned(rotation, exponential)
     angular = turned_velocity(exponential.quaternion(), jacobian, before, v_rate)
     return (p.x, p.y, p.z, *reached), (p_rate.x, p_rate.y, p_rate.z, *turning_unit(Quaternion(*reached), angular))

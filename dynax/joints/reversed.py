@@ -102,6 +102,14 @@ class Reversed(AbstractJoint):
     def difference_rate(self, q0: Coordinates, q1: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
         return self.joint.difference_rate(q0, q1, v, parameters)
 
+    def carried(self, q: Coordinates, dv: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        return self.joint.carried(q, dv, v, parameters)
+
+    def integrate_rate(
+        self, q: Coordinates, dv: Coordinates, change: Coordinates, parameters: Coordinates
+    ) -> Coordinates:
+        return self.joint.integrate_rate(q, dv, change, parameters)
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         return self.joint.bracket(a, b)
 

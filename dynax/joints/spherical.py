@@ -52,6 +52,16 @@ class Spherical(AbstractJoint):
         rate = Exponential.of(angular).log_jacobian().transpose_apply(Vec3(*v))
         return rate.x, rate.y, rate.z
 
+    def carried(self, q: Coordinates, dv: Coordinates, v: Coordinates, parameters: Coordinates) -> Coordinates:
+        before = Exponential.of(Vec3(*dv)).quaternion().matrix().transpose_apply(Vec3(*v))
+        return before.x, before.y, before.z
+
+    def integrate_rate(
+        self, q: Coordinates, dv: Coordinates, change: Coordinates, parameters: Coordinates
+    ) -> Coordinates:
+        rate = Exponential.of(Vec3(*dv)).jacobian().transpose_apply(Vec3(*change))
+        return rate.x, rate.y, rate.z
+
     def bracket(self, a: Coordinates, b: Coordinates) -> Coordinates:
         c = Vec3(*a).cross(Vec3(*b))
         return c.x, c.y, c.z
@@ -78,12 +88,13 @@ def turn(q: Quaternion, v: Vec3) -> Coordinates:
     return turned(q, Exponential.of(v))
 
 
-@turn.defjvp
+@partial(turn.defjvp, symbolic_zeros=True)
 def _turn_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
-    (q, v), (rate, change) = primals, tangents
+    (q, v), (rate, change) = primals, map(rates_of, tangents)
     exponential = Exponential.of(v)
     reached = turned(q, exponential)
-    angular = turned_velocity(exponential.quaternion(), exponential.jacobian(), turning_velocity(q, rate), change)
+    before = None if rate is None else turning_velocity(q, rate)
+    angular = turned_velocity(exponential.quaternion(), exponential.jacobian(), before, change)
     return reached, turning_unit(Quaternion(*reached), angular)
 
 
@@ -93,10 +104,15 @@ def turned(q: Quaternion, exponential: Exponential) -> Coordinates:
     return q.w, q.x, q.y, q.z
 
 
-def turned_velocity(turn: Quaternion, jacobian: Mat3, before: Vec3, change: Vec3) -> Vec3:
-    """The angular velocity of `q exp(v)` in its own axes, where that of `q` is `before` and `v` changes; `turn` is
-    `exp(v)`."""
-    return turn.matrix().transpose_apply(before) + jacobian.transpose_apply(change)
+def turned_velocity(turn: Quaternion, jacobian: Mat3, before: Vec3 | None, change: Vec3 | None) -> Vec3:
+    """The angular velocity of `q exp(v)` in its own axes, where that of `q` is `before` and `v` changes, `None` where
+    they do not; `turn` is `exp(v)`."""
+    total = Vec3.zero(turn.w)
+    if before is not None:
+        total = total + turn.matrix().transpose_apply(before)
+    if change is not None:
+        total = total + jacobian.transpose_apply(change)
+    return total
 
 
 @jax.custom_jvp

@@ -74,6 +74,30 @@ def differences_of(model: Model, bodies: np.ndarray | None, q0: jax.Array, q1: j
 
 
 @for_models
+def difference_rate_rows(model: Model, q0: jax.Array, q1: jax.Array, v: jax.Array) -> jax.Array:
+    """The rate of `difference(q0, q1)` while `q1` moves with the velocity `v`, for trailing batch axes."""
+    t = model.topology
+    starts, sizes = (_q(t), _q(t), _v(t), _v(t)), ("nq", "nq", "nv", "nv")
+    return by_joint_kind(model, lambda kind, p, a, b, v: kind.difference_rate(a, b, v, p), starts, sizes, q0, q1, v)
+
+
+@for_models
+def carried_rows(model: Model, q: jax.Array, dv: jax.Array, v: jax.Array) -> jax.Array:
+    """The velocity of `integrate(q, dv)` while `q` moves with the velocity `v`, for trailing batch axes."""
+    t = model.topology
+    starts, sizes = (_q(t), _v(t), _v(t), _v(t)), ("nq", "nv", "nv", "nv")
+    return by_joint_kind(model, lambda kind, p, a, b, v: kind.carried(a, b, v, p), starts, sizes, q, dv, v)
+
+
+@for_models
+def integrate_rate_rows(model: Model, q: jax.Array, dv: jax.Array, change: jax.Array) -> jax.Array:
+    """The velocity of `integrate(q, dv)` while `dv` changes at this rate, for trailing batch axes."""
+    t = model.topology
+    starts, sizes = (_q(t), _v(t), _v(t), _v(t)), ("nq", "nv", "nv", "nv")
+    return by_joint_kind(model, lambda kind, p, a, b, v: kind.integrate_rate(a, b, v, p), starts, sizes, q, dv, change)
+
+
+@for_models
 def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     """`integrate` for trailing batch axes."""
     t = model.topology

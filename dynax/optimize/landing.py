@@ -12,8 +12,6 @@ along a straight line of `(d, dw)`. Where `integrate` adds there is none.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,20 +20,30 @@ from dynax.compile.batching import trailing
 from dynax.derivatives.variations import within_joints
 from dynax.linear.matrices import product, symmetric
 from dynax.model import Model
-from dynax.model.configuration import difference_rows, integrate_rows, rate_rows, tangent_rows
+from dynax.model.configuration import (
+    carried_rows,
+    difference_rate_rows,
+    difference_rows,
+    integrate_rate_rows,
+    integrate_rows,
+    rate_rows,
+)
 
 
 @trailing
 def landing(model: Model, q: jax.Array, w: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`difference(after, integrate(q, w))`, shape `(nv, *batch)`, and how it changes within each joint: along the `k`
     freedoms of the joint and with its `k` entries of `w`, shape `(nv, 2 k, *batch)`."""
+    y = integrate_rows(model, q, w)
+    turned = lambda v: difference_rate_rows(model, after, y, v)  # noqa: E731
+    arrival = jnp.concatenate(_arrival(model, q, w), axis=1)
+    return difference_rows(model, after, y), jax.vmap(turned, in_axes=1, out_axes=1)(arrival)
 
-    def along(way: jax.Array) -> tuple[jax.Array, jax.Array]:
-        dq, dw = _ways(way, w)
-        apart = lambda q, w: difference_rows(model, after, integrate_rows(model, q, w))  # noqa: E731
-        return jax.jvp(apart, (q, w), (rate_rows(model, q, dq), dw))
 
-    return jax.vmap(along, out_axes=(None, 1))(jnp.asarray(_one_by_one(model, q.dtype)))
+def _arrival(model: Model, q: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`A` and `J` within joints, as `_bent`."""
+    along = lambda d: (carried_rows(model, q, w, d), integrate_rate_rows(model, q, w, d))  # noqa: E731
+    return jax.vmap(along, out_axes=1)(_one_by_one(model, w))
 
 
 def landing_curvature(
@@ -58,44 +66,28 @@ def landing_curvature(
 @trailing
 def _bent(model: Model, q: jax.Array, w: jax.Array, after: jax.Array, costate: jax.Array) -> tuple[jax.Array, ...]:
     """`A`, `J`, `N` and `K` within joints, each of shape `(nv, k, *batch)`, `k` the width of the widest joint."""
-    units = jnp.asarray(_one_by_one(model, q.dtype))
-
-    def arriving(way: jax.Array) -> jax.Array:
-        dq, dw = _ways(way, w)
-        y, rate = jax.jvp(lambda q, w: integrate_rows(model, q, w), (q, w), (rate_rows(model, q, dq), dw))
-        return tangent_rows(model, y, rate)
 
     def slope(y: jax.Array) -> jax.Array:
-        by_y = jax.grad(lambda y: jnp.sum(costate * difference_rows(model, after, y)))(y)
-        return jax.linear_transpose(lambda d: rate_rows(model, y, d), w)(by_y)[0]
+        return jax.linear_transpose(lambda v: difference_rate_rows(model, after, y, v), w)(costate)[0]
 
     y = integrate_rows(model, q, w)
     s = slope(y)
 
     def pressing(w: jax.Array) -> jax.Array:
-        y, back = jax.vjp(lambda w: integrate_rows(model, q, w), w)
-        return back(*jax.linear_transpose(lambda rate: tangent_rows(model, y, rate), y)(s))[0]
+        return jax.linear_transpose(lambda change: integrate_rate_rows(model, q, w, change), w)(s)[0]
 
-    def along(way: jax.Array) -> tuple[jax.Array, jax.Array]:
-        d, _ = _ways(way, w)
+    def along(d: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jax.jvp(slope, (y,), (rate_rows(model, y, d),))[1], jax.jvp(pressing, (w,), (d,))[1]
 
-    k = len(units) // 2
-    arrival = jax.vmap(arriving, out_axes=1)(units)
-    return arrival[:, :k], arrival[:, k:], *jax.vmap(along, out_axes=1)(units[:k])
+    return *_arrival(model, q, w), *jax.vmap(along, out_axes=1)(_one_by_one(model, w))
 
 
-def _one_by_one(model: Model, dtype: Any) -> np.ndarray:
-    """Directions along the first freedom of each joint, the second, ..., then with the entries of `w`."""
-    own, nv = within(model), model.nv
-    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(dtype)
-    return np.concatenate([np.pad(units, ((0, 0), (0, nv))), np.pad(units, ((0, 0), (nv, 0)))])
-
-
-def _ways(way: jax.Array, like: jax.Array) -> tuple[jax.Array, ...]:
-    """The halves of a direction, with the batch of another array."""
-    rows = (d.reshape(-1, *(1 for _ in like.shape[1:])) for d in jnp.split(way, 2))
-    return tuple(jnp.broadcast_to(d, like.shape) for d in rows)
+def _one_by_one(model: Model, like: jax.Array) -> jax.Array:
+    """Directions along the first freedom of each joint, the second, ..., with the batch of another array."""
+    own = within(model)
+    units = (own == np.arange(max(own, default=0) + 1)[:, None]).astype(like.dtype)
+    rows = units.reshape(*units.shape, *(1 for _ in like.shape[1:]))
+    return jnp.broadcast_to(rows, (len(units), *like.shape))
 
 
 def within(model: Model) -> np.ndarray:

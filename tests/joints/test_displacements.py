@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dynax as dx
+from dynax.joints.base import AbstractJoint
 from dynax.spatial import Quaternion, plucker
 
 ANGLES = (0.0, 1e-9, 1e-4, 0.3, 1.0, 2.0, 3.1, 3.2, 6.5, 9.0)
@@ -125,6 +126,31 @@ def test_a_ball_turns_as_what_is_free(rng):
     np.testing.assert_allclose(power, 0.0, atol=1e-12)
     np.testing.assert_allclose(np.stack(along[0]).T, slopes, atol=1e-12)
     np.testing.assert_allclose(np.stack(along[1]).T, slopes[:, :3], atol=1e-12)
+
+
+@pytest.mark.spec("J-ALL")
+def test_velocities_are_carried_along(rng):
+    """What a velocity before a displacement, and a change of it, are behind it: as by the rates of coordinates."""
+    q, dv, bend, change = map(jnp.asarray, cases(rng))
+    before = bend[:, 0, :6]
+
+    @jax.jit
+    @jax.vmap
+    def both(q, dv, before, change):
+        q, dv, before, change = map(tuple, (q, dv, before, change))
+        found, expected = [], []
+        for j, s, t in JOINTS:
+            at = q[s], dv[t]
+            found += [j.carried(*at, before[t], ()), j.integrate_rate(*at, change[t], ())]
+            expected += [
+                AbstractJoint.carried(j, *at, before[t], ()),
+                AbstractJoint.integrate_rate(j, *at, change[t], ()),
+            ]
+        return found, expected
+
+    found, expected = both(q, dv, before, change)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def test_one_coordinate_alone_may_move(rng):
