@@ -71,6 +71,17 @@ def known(rule: Rule) -> Callable[..., jax.Array]:
     return lambda *args: function(*args)
 
 
+def alone(
+    core: Callable[..., Result], plain: Callable[..., Result], like: Callable[..., Result]
+) -> Callable[..., Result]:
+    """`core(tree, *arrays)` of one state; of a batch, and where a derivative is taken, `plain`, which has the same
+    value and says the same in JAX's own terms. `like` has results of the same shapes and costs nothing: `core` is not
+    traced but where it is run."""
+    function = _Batched(jax.jit(core), partial(along_moving, plain))
+    function.like, function.in_batch = like, plain
+    return lambda *args: function(*args)
+
+
 def batch_last(core: Callable[..., Result], rule: Rule | None = None, **options: Any) -> Callable[..., Result]:
     """`trailing`, compiled when it is called outside of `jit`."""
     return jax.jit(trailing(core, rule, **options))
@@ -208,6 +219,8 @@ class _Batched:
         """Whether its transpose takes a list with `None` for what is zero."""
         self.known = False
         """Whether its value is its last leaf."""
+        self.in_batch: Callable | None = None
+        """What a batch is of instead, by plain `vmap`."""
         self._made: dict[tuple, _Batched] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -317,6 +330,9 @@ def _shapes(*leaves: Any, function: _Batched, structure: Any, batch: tuple[int, 
 
 
 def _batched(leaves: tuple, axes: tuple, *, function: _Batched, structure: Any, batch: tuple[int, ...]) -> tuple:
+    if (plain := function.in_batch) is not None:
+        found = jax.vmap(lambda *own: jax.tree.leaves(plain(*structure.unflatten(own))), tuple(axes))(*leaves)
+        return found, [0] * len(found)
     size = next(leaf.shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None)
     # Every leaf gets the axis, of length one where it is the same for all, so that a second `vmap` finds its place.
     moved = [

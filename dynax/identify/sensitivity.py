@@ -24,11 +24,11 @@ from dynax.compile.batching import trailing
 from dynax.compile.tiles import by_tiles
 from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
-from dynax.identify.motion import simulated
 from dynax.identify.step_slopes import euler, slopes_of, step_slopes
 from dynax.linear.matrices import product
 from dynax.model.configuration import difference, integrate
 from dynax.simulate.friction import Stepped
+from dynax.simulate.motion import simulated
 from dynax.simulate.rollout import rollout, step
 from dynax.simulate.stepper import AbstractStepper
 from dynax.simulate.trajectory import Trajectory

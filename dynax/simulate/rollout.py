@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, overload
 
 import jax
@@ -23,6 +24,7 @@ from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.compliant import Compliant
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
+from dynax.simulate.motion import Euler, in_one_kernel, motion
 from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_sensors, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
@@ -216,7 +218,29 @@ OPTIONS = ("steps", "every", "method", "checkpoint")
 
 @partial(jax.jit, static_argnames=OPTIONS)
 def _forced(model: AnySystem, q, v, forces, through: Through, dt, steps, every, method, checkpoint):
+    if through.actuators is None and through.sensors is None and in_one_kernel(model, method):
+        rest = _all_at_once(every, method, checkpoint)((model, dt), q, v, forces)
+        q, v = (jnp.concatenate([first[None], own]) for first, own in zip((q, v), rest, strict=True))
+        return Trajectory(_times(model, steps, q, dt)[::every], q, v)
     return _scan(model, q, v, None, forces, None, through, dt, steps, every, method, checkpoint)[0]
+
+
+@lru_cache
+def _all_at_once(every: int, method: Euler, checkpoint: bool) -> Callable[..., State]:
+    """`motion` with the derivatives of steps one by one."""
+
+    def plain(known: tuple, q: jax.Array, v: jax.Array, forces: jax.Array) -> State:
+        model, dt = known
+        through, options = Through(None, None, None), (len(forces), every, method, checkpoint)
+        run, _ = _scan(model, q, v, None, forces, None, through, dt, *options)
+        return run.q[1:], run.v[1:]
+
+    return motion(method, every, plain)
+
+
+def _times(model: AnySystem, steps: int, q: jax.Array, dt: jax.Array) -> jax.Array:
+    """Of all states: rounded once, not T times."""
+    return model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)
 
 
 def _follow(model: AnySystem, q, v, policy: Policy, memory: Any, through: Through, dt, *options):
@@ -252,7 +276,7 @@ def _scan(
 ) -> tuple[Trajectory, Any]:
     if isinstance(model, Scene) and isinstance(method, Compliant):
         model = filled(model)  # once, not with every step
-    times = model.time.astype(q.dtype) + dt * jnp.arange(steps + 1, dtype=q.dtype)  # rounded once, not T times
+    times = _times(model, steps, q, dt)
     scan = checkpointed_scan if checkpoint else jax.lax.scan
     actuators, sensors = through.actuators, typed(through.sensors, q.dtype)
     size = model.nv if actuators is None else actuators.size

@@ -13,10 +13,10 @@ from scipy.optimize import least_squares
 
 import dynax as dx
 from dynax import actuate, identify
-from dynax.identify.motion import simulated
 from dynax.identify.sensitivity import _carried, _in_one_kernel
 from dynax.identify.step_slopes import euler, slopes_of, step_slopes
 from dynax.linear.matrices import product
+from dynax.simulate.motion import simulated
 
 DT = 0.01
 TERMS = ("inertias", "damping")
