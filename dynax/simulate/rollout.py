@@ -24,7 +24,7 @@ from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.compliant import Compliant
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
-from dynax.simulate.motion import Euler, in_one_kernel, motion
+from dynax.simulate.motion import Method, in_one_kernel, motion
 from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_sensors, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
@@ -226,7 +226,7 @@ def _forced(model: AnySystem, q, v, forces, through: Through, dt, steps, every, 
 
 
 @lru_cache
-def _all_at_once(every: int, method: Euler, checkpoint: bool) -> Callable[..., State]:
+def _all_at_once(every: int, method: Method, checkpoint: bool) -> Callable[..., State]:
     """`motion` with the derivatives of steps one by one."""
 
     def plain(known: tuple, q: jax.Array, v: jax.Array, forces: jax.Array) -> State:

@@ -56,7 +56,7 @@ class Tableau:
         self, model: Model, q: jax.Array, x: jax.Array, rate: Callable[..., jax.Array], dt: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One step of `q` and `x`, which begins with the velocity, as `x' = rate(q, x, delay)`; and the first rate."""
-        adding = _adds(model)
+        adding = adds(model)
         flows, last, starts = np.array(self.flows), np.array(self.last), np.array(self.starts)
         if adding:  # all from the beginning, and one to the end
             for k, start in enumerate(self.starts):
@@ -90,7 +90,7 @@ class Tableau:
         return end, x + dt * changes[stages], begun
 
 
-def _adds(model: Model) -> bool:
+def adds(model: Model) -> bool:
     """Whether two steps are one by their sum. Modes add, however the places that they move turn."""
     tree = tree_of(model)
     joints = skeleton_of(tree).topology.joints
