@@ -133,7 +133,7 @@ def measure(
     - `forces`: of contacts, for sensors that feel them: `touched.impulses / dt`, or `compliant_forces(...).forces`.
     - `key`: for sensors that err at random.
     """
-    q, v, a = as_state(model, q=q, v=v, a=a)
+    q, v, a = as_state(model, q=q, v=v, a=a, optional=("a",))
     at = moment(model, q, v, a, actuation, names, None if forces is None else jnp.asarray(forces))
     own = typed(dict(sensors), at.q.dtype)
     return read_all(own, at, begin_all(own, at), key)[0]

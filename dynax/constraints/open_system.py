@@ -145,7 +145,7 @@ def open_system(
     """
     _check_frame(frame)
     names = (nodes,) if isinstance(nodes, str) else tuple(nodes)
-    q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external)
+    q, v, tau, external = as_state(model, q=q, v=v, tau=tau, external=external, optional=("tau",))
     tau = jnp.zeros_like(v) if tau is None else tau
     found = find_nodes(model, names, q.dtype)
     free = _free_motion(model, q, v, tau, external, found.poses, bodies=found.bodies, frame=frame)

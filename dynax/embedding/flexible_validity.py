@@ -28,14 +28,14 @@ _composite = batch_last(composite)
 
 @extend(check_state, FlexibleModel)
 def _(model, q, v=None):
-    q, v = as_state(model, q=q, v=v)
+    q, v = as_state(model, q=q, v=v, optional=("v",))
     return reported(model, q, v, _faults(model, q, v))
 
 
 @extend(check_state, EmbeddedModel)
 def _(model, q, v=None):
     """What the tree's configuration may not be, and loops that it does not close."""
-    q, v = as_state(model, q=q, v=v)
+    q, v = as_state(model, q=q, v=v, optional=("v",))
     tree = model.tree
     bending = isinstance(tree, FlexibleModel)
     faults = _faults(tree, q, None) if bending else joint_faults(tree, q, None)

@@ -13,15 +13,20 @@ from dynax.model.model import Model
 from dynax.model.numbers import POSES
 
 
-def as_state(model: AnyModel, **arrays: Any) -> list[jax.Array]:
-    """The named arrays in one floating type; `None` passes through.
+def as_state(model: AnyModel, *, optional: tuple[str, ...] = (), **arrays: Any) -> list[jax.Array]:
+    """The named arrays in one floating type; `None` passes through for `external` and what is `optional`.
 
     The type is that of the arrays, so float32 states give float32 results whatever the model holds. Names decide the
-    shape: `q...` is `(nq,)`, `external` is `(n, 6)`, everything else `(nv,)`.
+    shape: `q...` is `(nq,)`, `external` is `(n, 6)`, everything else `(nv,)`. What is missing, complex or no array of
+    numbers is a `TypeError`, another shape a `ValueError`.
     """
     refuse_batched(model)
-    given = {name: value for name, value in arrays.items() if value is not None}
-    dtype = jnp.result_type(*(_kind(value) for value in given.values()))
+    for name, value in arrays.items():
+        if value is None and name not in ("external", *optional):
+            shape, meaning = _expected(model, name)
+            raise TypeError(f"`{name}` is None, expected an array of shape {shape} ({meaning} of model {model.name!r})")
+    kinds = [real_type(name, value) for name, value in arrays.items() if value is not None]
+    dtype = jnp.result_type(*kinds)
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = model.mass.dtype
     results: list[Any] = []
@@ -70,8 +75,18 @@ def _refuse(name: str, batch: tuple[int, ...]) -> None:
     )
 
 
-def _kind(value: Any):
-    return value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else jnp.asarray(value).dtype
+def real_type(name: str, value: Any):
+    """The type of what was given as `name`, which must be real numbers: `TypeError` otherwise."""
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        dtype = value.dtype
+    else:
+        try:
+            dtype = jnp.asarray(value).dtype
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"`{name}` is no array of numbers: {error}") from None
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"`{name}` is complex ({dtype}), expected real numbers")
+    return dtype
 
 
 def _expected(model: AnyModel, name: str) -> tuple[tuple[int, ...], str]:

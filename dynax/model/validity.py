@@ -40,7 +40,7 @@ def check_state(model: Model, q: jax.Array, v: jax.Array | None = None) -> tuple
     **Raises:** `ValueError`, outside of `jax.jit` at once. Inside, `jax.errors.JaxRuntimeError` with the same words
     when the program runs (`equinox.filter_jit` shows them alone); use what is returned, or the check is dropped.
     """
-    q, v = as_state(model, q=q, v=v)
+    q, v = as_state(model, q=q, v=v, optional=("v",))
     return reported(model, q, v, joint_faults(model, q, v))
 
 

@@ -119,7 +119,7 @@ def operational_space(
       rounding if not given.
     """
     _check_frame(frame)
-    q, v = as_state(model, q=q, v=v)
+    q, v = as_state(model, q=q, v=v, optional=("v",))
     nodes = find_nodes(model, frames, q.dtype)
     added = None if isinstance(damping, float) and damping == 0.0 else jnp.asarray(damping, q.dtype)
     return _operational_space(model, q, v, nodes.poses, added, tolerance, bodies=nodes.bodies, frame=frame)

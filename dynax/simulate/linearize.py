@@ -27,7 +27,7 @@ from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.embedding.model import tree_of
 from dynax.linear.matrices import product
 from dynax.linear.pseudo_inverse import known_inverse
-from dynax.model.checks import as_state
+from dynax.model.checks import as_state, real_type
 from dynax.model.configuration import configuration_rate, difference, integrate
 from dynax.model.flexible import skeleton_of
 from dynax.simulate.rollout import step
@@ -77,6 +77,7 @@ def linearize(
     matrix = None if actuation is None else jnp.asarray(actuation, q.dtype)
     if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != model.nv):
         raise ValueError(f"`actuation` has shape {matrix.shape}, expected ({model.nv}, controls)")
+    real_type("u", u)
     given, count = jnp.asarray(u, q.dtype), model.nv if matrix is None else matrix.shape[1]
     if given.shape != (count,):
         raise ValueError(f"`u` has shape {given.shape}, expected ({count},); for a batch use jax.vmap")

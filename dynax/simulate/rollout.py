@@ -17,7 +17,7 @@ from dynax.actuate.actuators import Actuators, actuation, stepped, typed
 from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
 from dynax.contact.stops import filled
-from dynax.model.checks import as_state
+from dynax.model.checks import as_state, real_type
 from dynax.model.flexible import FlexibleModel
 from dynax.simulate.carried import Carried, advanced, begin, plain
 from dynax.simulate.checkpoint import checkpointed_scan
@@ -154,6 +154,7 @@ def rollout(
     size, what = (model.nv, "joint forces") if actuators is None else (actuators.size, "commands")
     if controls is None:
         raise ValueError(f"`controls` is None, expected {what}; for none give jnp.zeros((T, {size}))")
+    real_type("controls", controls)
     forces = jnp.asarray(controls)
     if forces.ndim != 2 or forces.shape[1] != size:
         raise ValueError(

@@ -283,6 +283,36 @@ def test_random_configurations_keep_the_limits():
     assert len(np.unique(slide)) == 500
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m, x: dx.mass_matrix(m, None), r"`q` is None, .*shape \(2,\) \(nq of model 'pair'\)"),
+        (lambda m, x: dx.forward_dynamics(m, x, None, x), r"`v` is None, .*nv of model 'pair'"),
+        (lambda m, x: dx.inverse_dynamics(m, x, x, None), "`a` is None"),
+        (lambda m, x: dx.step(m, x, x, None, 0.1), "`tau` is None"),
+        (lambda m, x: dx.rollout(m, None, x, jnp.zeros((3, 2)), 0.1), "`q` is None"),
+        (lambda m, x: dx.forward_kinematics(m, 1j * x), r"`q` is complex \(complex128\), expected real numbers"),
+        (lambda m, x: dx.forward_dynamics(m, x, x, x, 1j * np.zeros((2, 6))), "`external` is complex"),
+        (lambda m, x: dx.rollout(m, x, x, 1j * jnp.zeros((3, 2)), 0.1), "`controls` is complex"),
+        (lambda m, x: dx.linearize(m, x, x, 1j * x), "`u` is complex"),
+        (lambda m, x: dx.linearize(m, x, x, None), "`u` is no array of numbers"),
+        (lambda m, x: dx.mass_matrix(m, ["one", "two"]), "`q` is no array of numbers"),
+    ],
+)
+def test_what_is_no_array_of_real_numbers_is_named(call, words):
+    """A complex step, for one, gave the derivative zero."""
+    with pytest.raises(TypeError, match=words):
+        call(pair().build(), jnp.zeros(2))
+
+
+def test_what_may_be_left_out_is_none():
+    model = pair().build()
+    q, v = dx.check_state(model, jnp.zeros(2))
+    assert v is None
+    assert dx.operational_space(model, q, "arm", frame="body").bias is None
+    assert np.all(np.isfinite(dx.open_system(model, q, q, nodes="arm").free.acceleration))
+
+
 def test_shapes_are_checked_and_named():
     model = pair().build()
     with pytest.raises(ValueError, match=r"`q` has shape \(3,\), expected \(2,\).*jax.vmap"):
