@@ -81,7 +81,7 @@ def _center_of_mass(model: Model, q: jax.Array) -> jax.Array:
 
 @for_models
 def center_of_mass(model: Model, q: ArrayLike) -> jax.Array:
-    """The centre of mass of all moving bodies in the world [m], shape `(3,)`.
+    """The centre of mass of all moving bodies in the world [m], shape `(3,)`; NaN where none of them weighs anything.
 
     The derivative by `q` is its Jacobian in closed form.
     """

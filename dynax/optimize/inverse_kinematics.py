@@ -27,6 +27,7 @@ from dynax.model.checks import as_state
 from dynax.model.configuration import integrate
 from dynax.model.flexible import FlexibleModel
 from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.elsewhere import Elsewhere, refuse_change, taken
 from dynax.optimize.equilibrium import held_freedoms
 from dynax.optimize.least_squares import Fit, Functions, least_squares
 from dynax.optimize.limits import refuse_uneven, room
@@ -222,9 +223,13 @@ def inverse_kinematics(
     wanted = (targets,) if isinstance(targets, Target) else tuple(targets)
     if not wanted:
         raise ValueError("`targets` is empty: give one or more, such as o.position_target('hand', (0.3, 0.0, 0.5))")
+    elsewhere: Elsewhere = {}
     for k, target in enumerate(wanted):
         if not isinstance(target, Target):
             raise ValueError(f"`targets[{k}]` is {target!r}, expected one made by o.pose_target and the like")
+        if getattr(target.function, "__closure__", ()) is not None:
+            found = taken(target.function, Transform(jnp.eye(3), jnp.zeros(3)), target.data)[0]
+            elsewhere |= {f"the function of `targets[{k}]`": found} if found else {}
         if target.frame is not None:
             model.locate(target.frame)
         elif not isinstance(model.mass, Tracer) and not np.any(np.asarray(model.mass) > 0):
@@ -239,8 +244,22 @@ def inverse_kinematics(
     loose = jnp.asarray(float(jnp.finfo(q.dtype).eps) ** 0.75 if tolerance is None else tolerance, q.dtype)
     limited, held = jnp.asarray(bool(limits), q.dtype), jnp.asarray(held_freedoms(model, hold), q.dtype)
     known = _Known(model, wanted, limited, held)
+    if elsewhere:
+        q = _without_rate(q, elsewhere)
     found = _reached(known, q, loose, int(iterations))
     return InverseKinematics(found.x, found.error, found.status, found.iterations)
+
+
+@jax.custom_jvp
+def _without_rate(q: jax.Array, elsewhere: Elsewhere) -> jax.Array:
+    """The guess, by which no solution has a derivative."""
+    return q
+
+
+@partial(_without_rate.defjvp, symbolic_zeros=True)
+def _no_rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    refuse_change(tangents[1], "give it to o.Target as `data`, which the function is called with")
+    return primals[0], jnp.zeros_like(primals[0])
 
 
 @partial(jax.jit, static_argnums=3)

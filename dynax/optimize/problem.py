@@ -8,6 +8,7 @@ Costs are sums of terms as they are given: no step of time is put in. Derivative
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from jax.typing import ArrayLike
 
 from dynax.linear.matrices import product
 from dynax.operators.pytree import pytree_dataclass
+from dynax.optimize.elsewhere import Elsewhere, taken
 from dynax.optimize.inverse_plant import InversePlant
 from dynax.optimize.plant import FunctionPlant, ModelPlant
 
@@ -91,6 +93,8 @@ class Problem:
     end_constraints: tuple[Term, ...]
     limits: tuple[jax.Array, jax.Array] | None
     """Lower and upper limits of the controls, each of shape `(N, nu)`."""
+    elsewhere: Elsewhere
+    """Traced numbers that functions take from elsewhere than their arguments."""
 
     @property
     def knots(self) -> int:
@@ -172,9 +176,8 @@ def problem(
             raise ValueError(f"`{name}` is one term, expected a list: [{terms.kind}(...)]")
     params = jax.tree_util.tree_map_with_path(_number, params)
     path, end = (tuple(costs), tuple(constraints)), (tuple(end_costs), tuple(end_constraints))
-    found = Problem(plant, start, steps, params, per_knot, path[0], end[0], path[1], end[1], limits)
-    _check(found)
-    return found
+    found = Problem(plant, start, steps, params, per_knot, path[0], end[0], path[1], end[1], limits, {})
+    return dataclasses.replace(found, elsewhere=_check(found))
 
 
 def _number(path: Any, leaf: Any) -> jax.Array:
@@ -201,14 +204,23 @@ def _named(part: str, arguments: str) -> Iterator[None]:
         raise
 
 
-def _check(p: Problem) -> None:
-    """Every function once, by shapes alone."""
+def _check(p: Problem) -> Elsewhere:
+    """Every function once, by shapes alone; what they take from elsewhere."""
+    elsewhere: Elsewhere = {}
+    own = {id(leaf) for leaf in jax.tree.leaves(p.plant)}  # which terms of a collocation read as well
+
+    def shape_of(part: str, function: Callable, *args: Any) -> tuple[int, ...]:
+        found, gives = taken(function, *args)
+        if found := [x for x in found if id(x) not in own]:
+            elsewhere[part] = found
+        return gives.shape
+
     x, u = jnp.zeros(p.plant.nx, p.x0.dtype), jnp.zeros(p.plant.nu, p.x0.dtype)
     row = p.params if p.per_knot is None else (p.params, jax.tree.map(lambda x: jnp.asarray(x)[0], p.per_knot))
     with _named("the plant's step", "(x, u, params)"):
-        moved = jax.eval_shape(p.plant.step, x, u, row, p.dt[0])
-    if moved.shape != x.shape:
-        raise ValueError(f"the plant's step gives shape {moved.shape}, expected {x.shape}, that of the state")
+        moved = shape_of("the plant's step", p.plant.step, x, u, row, p.dt[0])
+    if moved != x.shape:
+        raise ValueError(f"the plant's step gives shape {moved}, expected {x.shape}, that of the state")
     groups = {
         "costs": (("cost", "residual"), (x, u, row)),
         "end_costs": (("cost", "residual"), (x, row)),
@@ -220,11 +232,14 @@ def _check(p: Problem) -> None:
             if not isinstance(term, Term) or term.kind not in kinds:
                 raise ValueError(f"`{name}[{k}]` is {term!r}, expected one made by {' or '.join(kinds)}")
             with _named(f"`{name}[{k}]`", "(x, u, params)" if len(args) == 3 else "(x, params)"):
-                shape = jax.eval_shape(term.found, *args).shape
+                shape = shape_of(f"`{name}[{k}]`", term.found, *args)
+                if term.activation is not None:
+                    shape_of(f"the activation of `{name}[{k}]`", term.activation, x[:1])
             if term.kind == "cost" and shape != ():
                 raise ValueError(f"`{name}[{k}]` gives shape {shape}, expected a scalar; or use `residual`")
             if len(shape) > 1 or (term.kind == "residual" and term.weight.shape not in ((), shape or (1,))):
                 raise ValueError(f"`{name}[{k}]` gives shape {shape} for a weight of shape {term.weight.shape}")
+    return elsewhere
 
 
 class Multipliers(NamedTuple):

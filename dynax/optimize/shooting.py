@@ -32,6 +32,7 @@ from jax.typing import ArrayLike
 from dynax.compile.zeros import is_zero
 from dynax.linear.matrices import product
 from dynax.optimize.box import boxed, cut_off
+from dynax.optimize.elsewhere import refuse_change
 from dynax.optimize.implicit import Point, left_over, no_change, point_of, rate, sides
 from dynax.optimize.interior import interior
 from dynax.optimize.lqr import LQ, Descent, descended, descent, side_by_side
@@ -157,7 +158,7 @@ def solve(
     costates and multipliers. They are NaN where the status is not `CONVERGED` or `residual` is above the fourth root of
     rounding, and, but for that of the cost, where the point is no strict minimum; those of gains, history and other
     measures are zero. What a function of the problem takes from elsewhere than its arguments cannot be differentiated
-    by.
+    by: `ValueError`.
     """
     N, plant, dtype = problem.knots, problem.plant, problem.x0.dtype
     u = jnp.asarray(controls, dtype)
@@ -230,7 +231,9 @@ iterated = jax.jit(_iterated, static_argnums=7)
 @partial(_iterated.defjvp, symbolic_zeros=True)
 def _iterated_rate(options: Options, primals: tuple, tangents: tuple) -> tuple[Result, Result]:
     """Of the solution by the problem; by guesses and tolerances it is zero."""
-    problem, change, result = primals[0], tangents[0], iterated(*primals, options)
+    problem, change = primals[0], tangents[0]
+    refuse_change(change.elsewhere, "give it to o.problem in `params`, which functions are called with")
+    result = iterated(*primals, options)
     still = jax.tree.map(no_change, result)
     if all(is_zero(d) for d in jax.tree.leaves(change, is_leaf=is_zero)):
         return result, still

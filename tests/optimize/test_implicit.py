@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -144,6 +146,30 @@ def test_second_derivatives():
         return o.solve(moved, jnp.zeros((N, 1)), constraint_tolerance=1e-11).cost
 
     np.testing.assert_allclose(jax.jit(jax.hessian(cost))(1.0), 24 * N**2 / (N**2 - 1), rtol=1e-8)
+
+
+def closing_over(part: str, goal):
+    """The cost of two steps along a line, of which one part reads `goal` without being given it."""
+    shift = goal if part == "the plant's step" else 0.0
+    plant = o.plant(lambda x, u, p: x + u + shift, states=1, controls=1)
+    to_goal = o.residual(
+        lambda x, u, p: x - (goal if part == "`costs[1]`" else 1.0),
+        activation=(lambda r: goal * r * r) if "activation" in part else None,
+    )
+    problem = o.problem(plant, jnp.zeros(1), 0.1, knots=2, costs=[o.residual(lambda x, u, p: u), to_goal])
+    return o.solve(problem, jnp.zeros((2, 1))).cost
+
+
+@pytest.mark.parametrize("part", ["`costs[1]`", "the activation of `costs[1]`", "the plant's step"])
+def test_what_is_not_given_has_no_gradient(part):
+    """It was zero under `jit`; elsewhere JAX had no handler for a constant."""
+    cost, goal = partial(closing_over, part), jnp.array(1.0)
+    plain = cost(goal)
+    assert plain > 0
+    np.testing.assert_allclose(jax.jit(cost)(goal), plain)
+    for slope in (jax.grad(cost), jax.jit(jax.grad(cost)), jax.grad(jax.jit(cost)), jax.jacfwd(jax.jit(cost))):
+        with pytest.raises(ValueError, match=rf"by what {re.escape(part)} takes from elsewhere.*`params`"):
+            slope(goal)
 
 
 def test_what_has_not_converged_has_no_gradient():

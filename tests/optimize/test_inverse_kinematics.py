@@ -25,6 +25,20 @@ def elbow(x: float, y: float, side: float = 1.0) -> np.ndarray:
     return np.array([np.arctan2(y, x) - np.arctan2(np.sin(bend), 1.0 + np.cos(bend)), bend])
 
 
+def test_what_a_function_is_not_given_has_no_gradient():
+    """It was zero under `jit`."""
+
+    def found(x):
+        goal = jnp.stack([x, 0.7 + 0.0 * x])
+        above = o.Target(lambda pose, data: (pose @ jnp.array([1.0, 0.0, 0.0]))[:2] - goal, "lower", ())
+        return jnp.sum(dx.inverse_kinematics(two_links(), above, jnp.array([0.1, 1.0])).q)
+
+    near(jax.jit(found)(1.2), np.sum(elbow(1.2, 0.7)), 1e-11)
+    for slope in (jax.grad(found), jax.jit(jax.grad(found)), jax.grad(jax.jit(found))):
+        with pytest.raises(ValueError, match=r"by what the function of `targets\[0\]` takes from elsewhere.*`data`"):
+            slope(1.2)
+
+
 def test_an_arm_of_two_links():
     """Both elbows, a slope in closed form, a batch of targets with some out of reach, and one stretched out."""
     model = two_links()
