@@ -2,7 +2,8 @@
 
     bias(q, 0) = B u + K' lambda        phi(q) = 0        limits of q and u
 
-by `least_squares`, forces in parts of those at the guess. Of many such states one near the guess is found.
+by `least_squares`, forces in parts of those at the guess and of the weight there. Of many such states one near the
+guess is found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dynax.constraints.residual import rows_at
-from dynax.embedding.model import EmbeddedModel, of_independent
+from dynax.embedding.model import EmbeddedModel, of_independent, tree_of
 from dynax.linear.matrices import product
 from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.model.checks import as_state
@@ -39,7 +40,8 @@ class Equilibrium(NamedTuple):
     multipliers: jax.Array
     """Of the loops, as in `ConstrainedDynamics`, shape `(nc,)`; none where they are embedded."""
     error: jax.Array
-    """The largest force that is left, as a part of those at the guess, or the largest error of a loop."""
+    """The largest force that is left, as a part of the largest at the guess, with weight along any axis of the world;
+    or the largest error of a loop."""
     status: jax.Array
     """An `o.Status`: `INFEASIBLE` where nothing near the guess is an equilibrium; this is then what comes nearest."""
     iterations: jax.Array
@@ -153,8 +155,9 @@ def find_equilibrium(
 @partial(jax.jit, static_argnums=4)
 def _rest(known: _Known, q: jax.Array, u: jax.Array, loose: jax.Array, iterations: int) -> Equilibrium:
     model, nu = known.model, len(u)
-    needed = jax.lax.stop_gradient(bias_force(model, q, jnp.zeros(model.nv, q.dtype)))
-    size = jnp.max(jnp.abs(needed), initial=0.0)
+    under = jax.lax.stop_gradient(_needed(model, q))
+    # What hangs or stands needs nothing but rounding, that of its weight in other directions.
+    needed, size = under[0], jnp.max(jnp.abs(under), initial=0.0)
     force = jnp.where(size > 0, size, 1.0)
     forces = u
     if closed(model):
@@ -164,6 +167,14 @@ def _rest(known: _Known, q: jax.Array, u: jax.Array, loose: jax.Array, iteration
     fit = least_squares(_TRIM, iterations, known._replace(force=force), start, loose)
     forces = force * fit.x[1]
     return Equilibrium(fit.x[0], forces[:nu], forces[nu:], fit.error, fit.status, fit.iterations)
+
+
+def _needed(model: AnyTree, q: jax.Array) -> jax.Array:
+    """What joints must do at rest, and what if the weight acted along x, y and z, shape `(4, nv)`."""
+    gravity = tree_of(model).gravity.astype(q.dtype)
+    along = jnp.sqrt(jnp.sum(jax.lax.stop_gradient(gravity) ** 2)) * jnp.eye(3, dtype=q.dtype)
+    still = jnp.zeros(model.nv, q.dtype)
+    return jax.vmap(lambda g: bias_force(model.replace(gravity=g), q, still))(jnp.concatenate([gravity[None], along]))
 
 
 def _efforts(model: AnyTree) -> jax.Array:

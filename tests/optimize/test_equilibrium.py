@@ -133,6 +133,29 @@ def test_which_unknowns_are_free():
         dx.find_equilibrium(model, pose, jnp.zeros(3))
 
 
+def at_rest(q, t=0.0):
+    """Two links with nothing that drives them, under a gravity that has turned by `t`."""
+    turned = two_links().replace(gravity=9.81 * jnp.stack([jnp.sin(t), -jnp.cos(t), 0.0 * t]))
+    found = dx.find_equilibrium(turned, jnp.stack([q, 0.0 * q]), actuation=jnp.zeros((2, 0)))
+    return found.q, found
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_where_it_rests_already(dtype):
+    """Hanging, standing, and so after a turn: what is needed there is rounding, which was the measure of forces."""
+    angles = jnp.array([-0.5, 0.5, 1.5], dtype) * np.pi
+    q, found = jax.jit(jax.vmap(at_rest))(angles)
+    assert np.all(found.status == o.Status.CONVERGED), found.error
+    assert q.dtype == dtype
+    near(q[:, 0], angles, 10.0 * jnp.finfo(dtype).eps)
+
+
+@pytest.mark.slow
+def test_what_rests_already_follows_gravity():
+    slopes = jax.jit(jax.vmap(jax.jacfwd(lambda q, t: at_rest(q, t)[0], argnums=1), (0, None)))
+    near(slopes(jnp.array([-0.5, 0.5, 1.5]) * np.pi, 0.0), [[1.0, 0.0]] * 3, 1e-8)
+
+
 def test_limits_of_a_model():
     """A link falls to its stop and does not come to rest there by itself; a weak joint cannot hold it up."""
     model = two_links(position_limits=(-1.0, 1.0), effort_limit=12.0)
