@@ -13,7 +13,9 @@ from functools import lru_cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from dynax.errors import ModelError
 from dynax.joints import AbstractJoint
 from dynax.model.structure import Finding, Structure
 from dynax.topology import Topology
@@ -142,6 +144,11 @@ def _general_motion(
             return (*_exponential(columns @ uniform[: joint.nv]), columns)
         for q in (_sampled(joint, jnp.asarray(uniform, float)), jnp.asarray(joint.neutral(), float)):
             found = _motion(joint, q, jnp.asarray(parameters, float))
+            if any(isinstance(part, Tracer) for part in found):
+                raise ModelError(
+                    f"the function of {joint!r} takes a value of an outer jax.jit, jax.grad or jax.vmap",
+                    hint="make the model outside, and give what is traced as a leaf, by `model.replace`",
+                )
             rotation, translation, rows = (np.asarray(part, np.float64) for part in found)
             if all(np.all(np.isfinite(part)) for part in (rotation, translation, rows)):
                 return rotation, translation, rows.T

@@ -305,6 +305,22 @@ def test_what_is_no_array_of_real_numbers_is_named(call, words):
         call(pair().build(), jnp.zeros(2))
 
 
+@pytest.mark.parametrize(
+    "joint",
+    [
+        lambda size: dx.Driven(dx.Revolute((0, 1, 0)), lambda t: size * jnp.sin(t)),
+        lambda size: dx.UserJoint(lambda q: dx.Transform(jnp.eye(3), size * jnp.array([1.0, 0.0, 0.0]) * q[0])),
+    ],
+)
+def test_a_joint_that_takes_what_is_traced_is_named(joint):
+    def mass(size):
+        return dx.ModelBuilder().body("arm", joint=joint(size), inertia=BOX).build().mass.sum()
+
+    for traced in (jax.grad(mass), jax.jit(mass)):
+        with pytest.raises(dx.ModelError, match=r"the function of (Driven|UserJoint)\(.* takes a value of an outer"):
+            traced(0.5)
+
+
 def test_what_may_be_left_out_is_none():
     model = pair().build()
     q, v = dx.check_state(model, jnp.zeros(2))
