@@ -422,3 +422,50 @@ def test_there_are_enough_robots_of_every_kind():
     assert files <= set(example_robots())
     assert min(len(kind) for kind in (ARMS, HANDS, LEGGED, HUMANOIDS)) >= 3
     assert {root for group in FORESTS.values() for _, root in group} == {"fixed", "free"}
+
+
+@pytest.mark.slow
+def test_mimic_joints():
+    """Panda on a free base, whose fingers are geared: of the embedded model, Pinocchio's joints that mimic."""
+    path = example_robots()["panda_description/urdf/panda.urdf"]
+    tree = frictionless(dx.load(path, root="free"))
+    ((follower, leader),) = tree.structure.couplings
+    model = dx.embed(tree, independent=[leader])
+    theirs = pin.buildModelFromUrdf(str(path), pin.JointModelFreeFlyer(), mimic=True)
+    assert model.nv == theirs.nv == tree.nv - 1
+    data, rng = theirs.createData(), generator("mimic")
+    q = dx.integrate(model, dx.neutral(model), rng.normal(size=model.nv))
+    v, a, tau = rng.normal(size=(3, model.nv))
+    place, there = {int(k): row for row, k in enumerate(model.independent)}, np.zeros(theirs.nq)
+    rows = np.zeros(model.nv, dtype=int)  # our entry of each of their velocities
+    for name in theirs.names[1:]:
+        joint, own = theirs.joints[theirs.getJointId(name)], tree.v_slice(name)
+        if joint.nv == 0 or name == follower:
+            continue
+        quaternion_last = [0, 1, 2, 4, 5, 6, 3] if joint.nq == 7 else [0]
+        linear_first = [3, 4, 5, 0, 1, 2] if joint.nv == 6 else [0]
+        there[joint.idx_q : joint.idx_q + joint.nq] = np.asarray(q)[tree.q_slice(name)][quaternion_last]
+        rows[joint.idx_v : joint.idx_v + joint.nv] = [place[own.start + k] for k in linear_first]
+    back = np.argsort(rows)
+    mass = np.triu(pin.crba(theirs, data, there))
+    mass = mass + np.triu(mass, 1).T
+    bias = pin.nonLinearEffects(theirs, data, there, v[rows]).copy()
+    found = {
+        "mass matrix": (dx.mass_matrix(model, q), mass[np.ix_(back, back)]),
+        "bias force": (dx.bias_force(model, q, v), bias[back]),
+        "inverse dynamics": (
+            dx.inverse_dynamics(model, q, v, a),
+            pin.rnea(theirs, data, there, v[rows], a[rows])[back],
+        ),
+        "forward dynamics": (dx.forward_dynamics(model, q, v, tau), np.linalg.solve(mass, tau[rows] - bias)[back]),
+        "centre of mass": (dx.center_of_mass(model, q), pin.centerOfMass(theirs, data, there).copy()),
+    }
+    body = tree.body_names[tree.structure.joint_index[follower]]
+    pin.computeJointJacobians(theirs, data, there)
+    pin.updateFramePlacements(theirs, data)
+    frame = theirs.getFrameId(body, pin.BODY)
+    turned = swap(pin.getFrameJacobian(theirs, data, frame, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED))[:, back]
+    found["Jacobian"] = dx.jacobian(model, q, body, frame="world_aligned"), turned
+    limit = PER_CONDITION * np.linalg.cond(mass)
+    wrong = {key: relative(np.asarray(ours)[None], other[None]) for key, (ours, other) in found.items()}
+    assert all(x <= (limit if key == "forward dynamics" else TOLERANCE) for key, x in wrong.items()), wrong
