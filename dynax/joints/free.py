@@ -103,25 +103,19 @@ def _moved(q: Coordinates, dv: Coordinates) -> Coordinates:
     return (p.x, p.y, p.z, *turned(rotation, exponential))
 
 
-@partial(_moved.defjvp, symbolic_zeros=True)
+@_moved.defjvp
 def _moved_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
     """With `J` of the exponential and `w` the angular velocity of `q`
 
     dp+ = dp + R (w x J u + J du + dJ u)        w+ = exp(-v) w + J^T dv
     """
-    (q, dv), (rate, change) = primals, map(rates_of, tangents)
+    (q, dv), (rate, change) = primals, tangents
     exponential, rotation, u = Exponential.of(Vec3(*dv[:3]), 6), Quaternion(*q[3:]), Vec3(*dv[3:])
+    before, v_rate, u_rate = turning_velocity(rotation, Quaternion(*rate[3:])), Vec3(*change[:3]), Vec3(*change[3:])
     matrix, jacobian = rotation.matrix(), exponential.jacobian()
-    step, along, before, v_rate = jacobian @ u, Vec3.zero(u.x), None, None
-    if change is not None:
-        v_rate = Vec3(*change[:3])
-        along = jacobian @ Vec3(*change[3:]) + exponential.jacobian_rate(v_rate, u)
-    if rate is not None:
-        before = turning_velocity(rotation, Quaternion(*rate[3:]))
-        along = before.cross(step) + along
-    p, p_rate = Vec3(*q[:3]) + matrix @ step, matrix @ along
-    if rate is not None:
-        p_rate = Vec3(*rate[:3]) + p_rate
+    step = jacobian @ u
+    along = before.cross(step) + jacobian @ u_rate + exponential.jacobian_rate(v_rate, u)
+    p, p_rate = Vec3(*q[:3]) + matrix @ step, Vec3(*rate[:3]) + matrix @ along
     reached = turned(rotation, exponential)
     angular = turned_velocity(exponential.quaternion(), jacobian, before, v_rate)
     return (p.x, p.y, p.z, *reached), (p_rate.x, p_rate.y, p_rate.z, *turning_unit(Quaternion(*reached), angular))

@@ -88,13 +88,12 @@ def turn(q: Quaternion, v: Vec3) -> Coordinates:
     return turned(q, Exponential.of(v))
 
 
-@partial(turn.defjvp, symbolic_zeros=True)
+@turn.defjvp
 def _turn_rate(primals: tuple, tangents: tuple) -> tuple[Coordinates, Coordinates]:
-    (q, v), (rate, change) = primals, map(rates_of, tangents)
+    (q, v), (rate, change) = primals, tangents
     exponential = Exponential.of(v)
     reached = turned(q, exponential)
-    before = None if rate is None else turning_velocity(q, rate)
-    angular = turned_velocity(exponential.quaternion(), exponential.jacobian(), before, change)
+    angular = turned_velocity(exponential.quaternion(), exponential.jacobian(), turning_velocity(q, rate), change)
     return reached, turning_unit(Quaternion(*reached), angular)
 
 
@@ -104,15 +103,10 @@ def turned(q: Quaternion, exponential: Exponential) -> Coordinates:
     return q.w, q.x, q.y, q.z
 
 
-def turned_velocity(turn: Quaternion, jacobian: Mat3, before: Vec3 | None, change: Vec3 | None) -> Vec3:
-    """The angular velocity of `q exp(v)` in its own axes, where that of `q` is `before` and `v` changes, `None` where
-    they do not; `turn` is `exp(v)`."""
-    total = Vec3.zero(turn.w)
-    if before is not None:
-        total = total + turn.matrix().transpose_apply(before)
-    if change is not None:
-        total = total + jacobian.transpose_apply(change)
-    return total
+def turned_velocity(turn: Quaternion, jacobian: Mat3, before: Vec3, change: Vec3) -> Vec3:
+    """The angular velocity of `q exp(v)` in its own axes, where that of `q` is `before` and `v` changes; `turn` is
+    `exp(v)`."""
+    return turn.matrix().transpose_apply(before) + jacobian.transpose_apply(change)
 
 
 @jax.custom_jvp
