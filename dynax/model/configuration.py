@@ -12,7 +12,6 @@ from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.model.model import Model
 from dynax.sweep import take_entries, take_rows
-from dynax.topology import Topology
 
 
 def by_joint_kind(
@@ -52,12 +51,17 @@ def by_joint_kind(
     return take_rows(jnp.concatenate(pieces), order)
 
 
-def _q(t: Topology) -> np.ndarray:
-    return t.q_start[:-1]
-
-
-def _v(t: Topology) -> np.ndarray:
-    return t.v_start[:-1]
+def _each(
+    model: Model,
+    function: Callable[..., Sequence],
+    sizes: Sequence[str],
+    *arrays: jax.Array,
+    bodies: np.ndarray | None = None,
+) -> jax.Array:
+    """`by_joint_kind` on vectors of the model itself."""
+    t = model.topology
+    starts = {"nq": t.q_start[:-1], "nv": t.v_start[:-1]}
+    return by_joint_kind(model, function, [starts[n] for n in sizes], sizes, *arrays, bodies=bodies)
 
 
 @for_models
@@ -68,42 +72,30 @@ def difference_rows(model: Model, q0: jax.Array, q1: jax.Array) -> jax.Array:
 
 def differences_of(model: Model, bodies: np.ndarray | None, q0: jax.Array, q1: jax.Array) -> jax.Array:
     """The same for the joints of some bodies, in the order of all."""
-    t = model.topology
-    starts, sizes = (_q(t), _q(t), _v(t)), ("nq", "nq", "nv")
-    return by_joint_kind(model, lambda kind, _, a, b: kind.difference(a, b), starts, sizes, q0, q1, bodies=bodies)
+    return _each(model, lambda kind, _, a, b: kind.difference(a, b), ("nq", "nq", "nv"), q0, q1, bodies=bodies)
 
 
-@for_models
 def difference_rate_rows(model: Model, q0: jax.Array, q1: jax.Array, v: jax.Array) -> jax.Array:
     """The rate of `difference(q0, q1)` while `q1` moves with the velocity `v`, for trailing batch axes."""
-    t = model.topology
-    starts, sizes = (_q(t), _q(t), _v(t), _v(t)), ("nq", "nq", "nv", "nv")
-    return by_joint_kind(model, lambda kind, p, a, b, v: kind.difference_rate(a, b, v, p), starts, sizes, q0, q1, v)
+    sizes = "nq", "nq", "nv", "nv"
+    return _each(model, lambda kind, p, a, b, v: kind.difference_rate(a, b, v, p), sizes, q0, q1, v)
 
 
-@for_models
 def carried_rows(model: Model, q: jax.Array, dv: jax.Array, v: jax.Array) -> jax.Array:
     """The velocity of `integrate(q, dv)` while `q` moves with the velocity `v`, for trailing batch axes."""
-    t = model.topology
-    starts, sizes = (_q(t), _v(t), _v(t), _v(t)), ("nq", "nv", "nv", "nv")
-    return by_joint_kind(model, lambda kind, p, a, b, v: kind.carried(a, b, v, p), starts, sizes, q, dv, v)
+    return _each(model, lambda kind, p, a, b, v: kind.carried(a, b, v, p), ("nq", "nv", "nv", "nv"), q, dv, v)
 
 
-@for_models
 def integrate_rate_rows(model: Model, q: jax.Array, dv: jax.Array, change: jax.Array) -> jax.Array:
     """The velocity of `integrate(q, dv)` while `dv` changes at this rate, for trailing batch axes."""
-    t = model.topology
-    starts, sizes = (_q(t), _v(t), _v(t), _v(t)), ("nq", "nv", "nv", "nv")
-    return by_joint_kind(model, lambda kind, p, a, b, v: kind.integrate_rate(a, b, v, p), starts, sizes, q, dv, change)
+    sizes = "nq", "nv", "nv", "nv"
+    return _each(model, lambda kind, p, a, b, c: kind.integrate_rate(a, b, c, p), sizes, q, dv, change)
 
 
 @for_models
 def integrate_rows(model: Model, q: jax.Array, dv: jax.Array) -> jax.Array:
     """`integrate` for trailing batch axes."""
-    t = model.topology
-    return by_joint_kind(
-        model, lambda kind, p, a, b: kind.integrate(a, b, p), (_q(t), _v(t), _q(t)), ("nq", "nv", "nq"), q, dv
-    )
+    return _each(model, lambda kind, p, a, b: kind.integrate(a, b, p), ("nq", "nv", "nq"), q, dv)
 
 
 @for_models
@@ -112,9 +104,7 @@ def rate_rows(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     t = model.topology
     if t.all_screws and not len(t.free_roots):
         return v
-    return by_joint_kind(
-        model, lambda kind, p, a, b: kind.rate(a, b, p), (_q(t), _v(t), _q(t)), ("nq", "nv", "nq"), q, v
-    )
+    return _each(model, lambda kind, p, a, b: kind.rate(a, b, p), ("nq", "nv", "nq"), q, v)
 
 
 @for_models
@@ -126,9 +116,7 @@ def tangent_rows(model: Model, q: jax.Array, dq: jax.Array) -> jax.Array:
     t = model.topology
     if t.all_screws and not len(t.free_roots):
         return dq
-    return by_joint_kind(
-        model, lambda kind, _, a, b: kind.tangent(a, b), (_q(t), _q(t), _v(t)), ("nq", "nq", "nv"), q, dq
-    )
+    return _each(model, lambda kind, _, a, b: kind.tangent(a, b), ("nq", "nq", "nv"), q, dq)
 
 
 @for_models
@@ -137,7 +125,7 @@ def bracket_rows(model: Model, a: jax.Array, b: jax.Array) -> jax.Array:
     t = model.topology
     if t.all_screws and not len(t.free_roots):
         return jnp.zeros_like(a)
-    return by_joint_kind(model, lambda kind, _, a, b: kind.bracket(a, b), (_v(t), _v(t), _v(t)), ("nv",) * 3, a, b)
+    return _each(model, lambda kind, _, a, b: kind.bracket(a, b), ("nv",) * 3, a, b)
 
 
 _integrate = jax.jit(integrate_rows)
@@ -147,8 +135,7 @@ _difference = jax.jit(difference_rows)
 
 @jax.jit
 def _normalize(model: Model, q: jax.Array) -> jax.Array:
-    t = model.topology
-    return by_joint_kind(model, lambda kind, _, a: kind.normalize(a), (_q(t), _q(t)), ("nq", "nq"), q)
+    return _each(model, lambda kind, _, a: kind.normalize(a), ("nq", "nq"), q)
 
 
 @for_models
@@ -165,10 +152,9 @@ def random_configuration(model: Model, key: jax.Array) -> jax.Array:
     Coordinates with two finite limits are uniform between them; other angles are uniform over a turn, lengths over
     (-1, 1) m, rotations over all orientations.
     """
-    t = model.topology
     dtype = model.mass.dtype
     uniform = jax.random.uniform(key, (model.nq,), dtype, -1.0, 1.0)
-    free = by_joint_kind(model, lambda kind, _, u: kind.sample(u), (_q(t), _q(t)), ("nq", "nq"), uniform)
+    free = _each(model, lambda kind, _, u: kind.sample(u), ("nq", "nq"), uniform)
     lower, upper = model.position_limits[:, 0], model.position_limits[:, 1]
     bounded = jnp.isfinite(lower) & jnp.isfinite(upper)
     low, high = jnp.where(bounded, lower, 0.0), jnp.where(bounded, upper, 0.0)

@@ -33,7 +33,7 @@ State = tuple[jax.Array, jax.Array]
 Step = Callable[..., tuple[jax.Array, jax.Array, Stepped]]
 
 
-def in_one_kernel(model: Any, method: Any) -> bool:
+def go_together(model: Any, method: Any) -> bool:
     """Whether the steps are those of here, of a tree and by the methods as they are, and a kernel can hold them."""
     if not isinstance(model, Model) or model.constrained or not _available():
         return False

@@ -24,7 +24,7 @@ from dynax.simulate.checkpoint import checkpointed_scan
 from dynax.simulate.compliant import Compliant
 from dynax.simulate.euler import ExplicitEuler, SemiImplicitEuler
 from dynax.simulate.midpoint import ImplicitMidpoint
-from dynax.simulate.motion import Method, in_one_kernel, motion
+from dynax.simulate.motion import Method, go_together, motion
 from dynax.simulate.policy import Policy, answer, answer_and_memory, answer_to_sensors, known
 from dynax.simulate.runge_kutta import Heun, RungeKutta4
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_open
@@ -219,7 +219,7 @@ OPTIONS = ("steps", "every", "method", "checkpoint")
 
 @partial(jax.jit, static_argnames=OPTIONS)
 def _forced(model: AnySystem, q, v, forces, through: Through, dt, steps, every, method, checkpoint):
-    if through.actuators is None and through.sensors is None and in_one_kernel(model, method):
+    if through.actuators is None and through.sensors is None and go_together(model, method):
         rest = _all_at_once(every, method, checkpoint)((model, dt), q, v, forces)
         q, v = (jnp.concatenate([first[None], own]) for first, own in zip((q, v), rest, strict=True))
         return Trajectory(_times(model, steps, q, dt)[::every], q, v)
