@@ -109,12 +109,12 @@ def test_lanes_on_eight_devices_are_those_on_one():
 
 
 @pytest.fixture
-def within_a_minute():
-    """Six policies are to be learnt in two minutes of two cores, so three in a minute: of CPU time, compilation
-    included, which is no less than what a clock says where nothing else runs."""
+def within_two_minutes():
+    """Both problems are to be learnt from three seeds in two minutes of two cores, so either on a core of its own: of
+    CPU time, compilation included, which is no less than what a clock says where nothing else runs."""
     began = time.process_time()
     yield
-    assert time.process_time() - began < 60.0
+    assert time.process_time() - began < 120.0
 
 
 def adam(rate):
@@ -132,7 +132,7 @@ def learnt(optimiser, loss, net, memory, states):
 
 @pytest.mark.slow
 @pytest.mark.spec("AC-08")
-@pytest.mark.usefixtures("optimised", "within_a_minute")
+@pytest.mark.usefixtures("optimised", "within_two_minutes")
 def test_a_policy_learns_by_gradient(environment):
     """Swing-up of the cart-pole in float32 by gradients through segments of 50 steps that go on from one another, as
     in SHAC but without its critic: a net of 64, lanes of their own masses, three seeds. It must swing the pole up."""
@@ -158,8 +158,7 @@ def test_a_policy_learns_by_gradient(environment):
         return -jnp.mean(reward), states
 
     @jax.jit
-    def update(net, memory, states, fresh, restart):
-        states = jax.tree.map(lambda new, old: jnp.where(restart, new, old), fresh, states)
+    def update(net, memory, states):
         return learnt(optimiser, loss, net, memory, states)
 
     @jax.jit
@@ -174,10 +173,11 @@ def test_a_policy_learns_by_gradient(environment):
         draw = {"in": (k1, (5, 64), 0.5), "out": (k2, (64, 1), 0.2)}
         net = {name: s * jax.random.normal(k, shape, jnp.float32) for name, (k, shape, s) in draw.items()}
         net["bias"] = jnp.zeros(64, jnp.float32)
-        memory, states = optimiser.init(net), start(key)
+        memory = optimiser.init(net)
         for k in range(updates):
-            fresh = start(jax.random.fold_in(key, k // 5))
-            net, memory, states, finite = update(net, memory, states, fresh, k % 5 == 0)
+            if k % 5 == 0:
+                states = start(jax.random.fold_in(key, k // 5))
+            net, memory, states, finite = update(net, memory, states)
             assert finite
         upright = final(net, start(jax.random.fold_in(key, 10_000)))
         assert np.mean(upright > 0.9) > 0.9
@@ -185,7 +185,7 @@ def test_a_policy_learns_by_gradient(environment):
 
 @pytest.mark.slow
 @pytest.mark.spec("AC-08")
-@pytest.mark.usefixtures("optimised", "within_a_minute")
+@pytest.mark.usefixtures("optimised", "within_two_minutes")
 def test_a_panda_learns_to_reach_by_gradient():
     """In float32, from three seeds, through segments of 50 steps that go on from one another: a net of 64 gives
     torques beside those that hold the weight, and the hand is at every target of a cube of 0.4 m after two seconds."""

@@ -113,7 +113,8 @@ def test_n_four_bar_passes_its_square():
 
     At a distance `d` of that place a loop that is closed to a rounding fixes the bars to a rounding by `d`, their rates
     to a rounding by `d ** 2` and their accelerations to a rounding by `d ** 3`. So what a fall loses there depends on
-    how near the square one of its stages happens to come, not on the step's length: many falls are looked at.
+    how near the square one of its stages happens to come, not on the step's length: many falls are looked at. Energy
+    goes with the square of the speed: where that changes by a part `x / 2`, energy does by `x + x ** 2 / 4`.
     """
     mechanism = mechanisms.n_four_bar()
     tilted = 0.3 * jnp.array([1.0, 1.0, 1.0, -1.0, -1.0])
@@ -134,7 +135,8 @@ def test_n_four_bar_passes_its_square():
     before = dt * (v[:, 1:] - v[:, :-1])  # the acceleration, by the square of the step
     middle, end = q + 0.5 * dt * v[:, 1:], q + dt * v[:, 1:] + 0.5 * before
     distance = np.min([np.abs(np.cos(x)).min(axis=1) for x in (middle, middle + 0.25 * before, end)], axis=0)
-    np.testing.assert_array_less(loss, 1e-6 + np.finfo(loss.dtype).eps / distance**3)
+    change = np.finfo(loss.dtype).eps / distance**3
+    np.testing.assert_array_less(loss, 1e-6 + change + 0.25 * change**2)
     # And only there, where a status says so.
     lost = np.abs(np.diff(total, axis=1)) > 1e-6 * total[:, :1]
     assert passing[:, 1:][lost].all()
