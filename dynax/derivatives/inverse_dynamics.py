@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last, trailing
+from dynax.compile.fence import apart
 from dynax.derivatives.linearize import Linearization, linearize
 from dynax.derivatives.variations import spring_variations, within_joints
 from dynax.linear.row_products import batch_leading, batch_trailing, components, materialized, product
@@ -28,6 +29,7 @@ from dynax.tree.setup import setup
 
 # Freedoms up to which products of rows are elementwise; panda (7) gains a factor of two, talos (38) loses one.
 ELEMENTWISE = 16
+VECTORS = ("s", "psi", "psi_rate", "phi", "u", "w", "t", "v")
 
 
 class InverseDynamicsDerivatives(NamedTuple):
@@ -43,6 +45,8 @@ class InverseDynamicsDerivatives(NamedTuple):
 def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
     """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few freedoms."""
     at = x.position
+    if at.x.ndim > 1:  # each row of a batch is computed once, and not again with every partner
+        x = x._replace(**{name: jax.tree.map(apart, getattr(x, name)) for name in VECTORS})
 
     def matrix(below: jax.Array, above: jax.Array | None = None) -> jax.Array:
         return on_support(model, below, None if above is None else jnp.swapaxes(above, 0, 1))
