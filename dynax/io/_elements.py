@@ -25,6 +25,8 @@ class Elements:
     """That may touch, by names of colliders, and what holds between them."""
     limits: dict[str, Material] = field(default_factory=dict)
     """What of limits of joints the file says, by their names."""
+    limited: bool = True
+    """Whether joints stop at their limits."""
     stops: list[Stop] = field(default_factory=list)
     report: list[Finding] = field(default_factory=list)
 

@@ -46,7 +46,11 @@ def unsupported(m: Any, k: int) -> str | None:
     """Why actuator `k` of a compiled model cannot be read; `None` if it can."""
     e = import_mujoco()
     trn, gain, bias = int(m.actuator_trntype[k]), int(m.actuator_gaintype[k]), int(m.actuator_biastype[k])
-    dyn, (first, second) = int(m.actuator_dyntype[k]), m.actuator_trnid[k]
+    dyn, (first, second), group = int(m.actuator_dyntype[k]), m.actuator_trnid[k], int(m.actuator_group[k])
+    if int(m.opt.disableflags) & int(e.mjtDisableBit.mjDSBL_ACTUATION):
+        return "a flag of the file switches all of them off"
+    if group in range(31) and int(m.opt.disableactuator) & 1 << group:
+        return f"the file switches off its group {group} (actuatorgroupdisable)"
     if trn in (e.mjtTrn.mjTRN_JOINT, e.mjtTrn.mjTRN_JOINTINPARENT):
         if m.jnt_type[first] not in (SLIDE, HINGE):
             return "it moves a ball or a free joint"
@@ -89,9 +93,7 @@ def unsupported(m: Any, k: int) -> str | None:
 
 def read_actuators(m: Any, model: Model, keyframe: str | None = None) -> Actuators:
     """All actuators that can be read, in the order of the file; `model` has the file's joints and sites by name."""
-    e, readable = import_mujoco(), [k for k in range(count(m)) if unsupported(m, k) is None]
-    if int(m.opt.disableflags) & int(e.mjtDisableBit.mjDSBL_ACTUATION):
-        readable = []
+    readable = [k for k in range(count(m)) if unsupported(m, k) is None]
     groups: dict[tuple, list[int]] = {}
     for k in readable:
         groups.setdefault(_kind(m, k), []).append(k)

@@ -8,6 +8,8 @@
 | `contype`, `conaffinity`, `<exclude>` | which pairs may touch; so may not a body and its parent, but for the world |
 | `<pair>` | a pair that may touch, whatever the others say |
 | sliding `friction` | of a pair the larger one, or that of the geom of higher `priority`; 0 where `condim` is 1 |
+| `o_friction` and `o_solref` of the option, where its flag `override` is on | of all pairs |
+| the flags `contact`, `limit`, `constraint` | obeyed, and reported |
 | `solref` of geoms, pairs, limits and limited tendons | stiffness and damping of compliant contact (`_mjcf_soft`) |
 | limits of ball joints, and of tendons through sites | `Cone` and `Rope` |
 | torsional and rolling friction, `margin`, `gap`, `solimp` | left out; all but the last are reported |
@@ -31,7 +33,7 @@ from dynax.io._mesh import corners
 from dynax.io._mjcf_apart import compile_apart
 from dynax.io._mjcf_compile import Compiled, compile_mjcf, import_mujoco
 from dynax.io._mjcf_pose import pose_of
-from dynax.io._mjcf_soft import add_stops, contact_spring
+from dynax.io._mjcf_soft import add_stops, contact_spring, overridden
 from dynax.io._mujoco_names import body_names
 
 
@@ -45,12 +47,17 @@ def read_mjcf_elements(
         found.note(f"geom {geom.partition(': ')[0]}", f"left out:{geom.partition(':')[2]}")
     paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
     names = _geoms(found, m, paired, vertices)
+    add_stops(found, m)
+    off = import_mujoco().mjtDisableBit
+    if m.opt.disableflags & int(off.mjDSBL_CONTACT | off.mjDSBL_CONSTRAINT):
+        found.note("contact", "a flag of the file switches contacts off; its pairs are left out")
+        return found
     for k in range(m.npair):
         a, b = sorted((int(m.pair_geom1[k]), int(m.pair_geom2[k])))
         if a in names and b in names:
-            friction = float(m.pair_friction[k, 0]) if m.pair_dim[k] > 1 else 0.0
+            friction = float(m.opt.o_friction[0] if overridden(m) else m.pair_friction[k, 0])
+            friction *= bool(m.pair_dim[k] > 1)
             found.pairs[names[a], names[b]] = dataclasses.replace(contact_spring(m, a, b, k), friction=friction)
-    add_stops(found, m)
     within = 0
     for a, b in combinations(names, 2):
         if (names[a], names[b]) in found.pairs or not _may(m, a, b):
@@ -145,9 +152,7 @@ def _may(m: Any, a: int, b: int) -> bool:
 
 def _friction(m: Any, a: int, b: int) -> float:
     one, other = int(m.geom_priority[a]), int(m.geom_priority[b])
-    if one != other:
-        first = a if one > other else b
-        return float(m.geom_friction[first, 0]) if m.geom_condim[first] > 1 else 0.0
-    if max(m.geom_condim[a], m.geom_condim[b]) == 1:
+    say = [a, b] if one == other else [a if one > other else b]
+    if max(m.geom_condim[say]) == 1:
         return 0.0
-    return float(max(m.geom_friction[a, 0], m.geom_friction[b, 0]))
+    return float(m.opt.o_friction[0] if overridden(m) else max(m.geom_friction[say, 0]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynax.io._mjcf_actuators import actuator_name, count, mixed_compensation, unsupported
 from dynax.io._mjcf_sensors import read_sensor, sensor_kind
-from dynax.io._mujoco_names import BALL, FREE, actuators_on_joints
+from dynax.io._mujoco_names import BALL, FREE, actuators_on_joints, says, with_rotors
 from dynax.model.builder import ModelBuilder
 
 
@@ -21,7 +21,9 @@ def note_everything_unused(builder: ModelBuilder, m: Any, bodies: list[str], joi
 
 
 def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
-    motors = {dof for _, dof, _ in actuators_on_joints(m)}
+    motors = {freedoms.start for _, freedoms, _ in actuators_on_joints(m)}
+    heavy = {freedoms.start for a, freedoms, _ in actuators_on_joints(m) if m.actuator_armature[a]}
+    curved = {freedoms.start for a, freedoms, _ in actuators_on_joints(m) if says(m, "actuator_dampingpoly", a)}
     for j, name in enumerate(joints):
         label, kind, dof = f"joint {name!r}", int(m.jnt_type[j]), int(m.jnt_dofadr[j])
         low, high = m.jnt_actfrcrange[j]
@@ -31,7 +33,7 @@ def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
             builder.note(label, f"actuatorfrcrange {low:g} to {high:g} is not symmetric; the larger end is its limit")
         if m.jnt_actgravcomp[j] and m.jnt_actfrclimited[j] and np.any(m.body_gravcomp):
             builder.note(label, "actuatorgravcomp: gravity compensation is not within actuatorfrcrange here")
-        if kind == FREE and m.dof_armature[dof]:
+        if kind == FREE and (m.dof_armature[dof] or dof in heavy):
             builder.note(label, "armature of a free joint is that of its body axes here, in MuJoCo of world axes")
         if kind == FREE and m.dof_frictionloss[dof]:
             builder.note(label, "dry friction of a free joint acts along body axes here, MuJoCo's along world axes")
@@ -39,15 +41,10 @@ def _joints(builder: ModelBuilder, m: Any, joints: list[str]) -> None:
             builder.note(label, "the spring of a free joint pulls along a screw here, MuJoCo's along a straight line")
         if dof in motors:
             builder.note(label, "armature and damping include those of its actuators, times the square of the gear")
-        if _any(m, "jnt_stiffnesspoly", j) or _any(m, "dof_dampingpoly", dof):
+        if says(m, "jnt_stiffnesspoly", j) or says(m, "dof_dampingpoly", dof) or dof in curved:
             builder.note(label, "stiffness or damping has higher powers; only the linear terms are used")
-        if _any(m, "jnt_springyield", j):
+        if says(m, "jnt_springyield", j):
             builder.note(label, "its spring yields in the file; here it does not")
-
-
-def _any(m: Any, field: str, row: int) -> bool:
-    """Whether a field that only newer versions of MuJoCo have says something in this row."""
-    return hasattr(m, field) and bool(np.any(getattr(m, field)[row]))
 
 
 def _once(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
@@ -82,6 +79,10 @@ def _apart(builder: ModelBuilder, m: Any, bodies: list[str]) -> None:
     for k in range(count(m)):
         if reason := unsupported(m, k):
             builder.note(f"actuator {actuator_name(m, k)!r}", f"is left out: {reason}")
+    on_joints = {a for a, *_ in actuators_on_joints(m)}
+    for k in with_rotors(m):
+        if k not in on_joints:
+            builder.note(f"actuator {actuator_name(m, k)!r}", "its armature and damping, along a tendon, are not used")
     if mixed := mixed_compensation(m):
         builder.note(
             "gravcomp", f"what is welded to {_listed(mixed)} gets the mean of its parts, at one centre of mass"

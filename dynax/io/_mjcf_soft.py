@@ -42,13 +42,20 @@ def spring(m: Any, solref: np.ndarray, mobility: float) -> Material:
 def contact_spring(m: Any, a: int, b: int, pair: int | None = None) -> Material:
     """Of two geoms, by the rules of MuJoCo's pairs: the one of higher priority, or their mean by `solmix`."""
     mobility = sum(float(m.body_invweight0[m.geom_bodyid[g], 0]) for g in (a, b))
-    return spring(m, _reference(m, a, b) if pair is None else m.pair_solref[pair], mobility)
+    return spring(m, _reference(m, a, b, pair), mobility)
 
 
-def _reference(m: Any, a: int, b: int) -> np.ndarray:
+def overridden(m: Any) -> bool:
+    """Whether the file says one friction and one `solref` for all contacts."""
+    return bool(m.opt.enableflags & int(import_mujoco().mjtEnableBit.mjENBL_OVERRIDE))
+
+
+def _reference(m: Any, a: int, b: int, pair: int | None) -> np.ndarray:
     one, other = m.geom_solref[a], m.geom_solref[b]
-    if m.opt.enableflags & int(import_mujoco().mjtEnableBit.mjENBL_OVERRIDE):
+    if overridden(m):
         return m.opt.o_solref
+    if pair is not None:
+        return m.pair_solref[pair]
     if m.geom_priority[a] != m.geom_priority[b]:
         return one if m.geom_priority[a] > m.geom_priority[b] else other
     if one[0] <= 0 or other[0] <= 0:
@@ -60,7 +67,12 @@ def _reference(m: Any, a: int, b: int) -> np.ndarray:
 
 def add_stops(found: Elements, m: Any) -> None:
     """Limits of joints with their springs, cones of ball joints, and tendons that are ropes."""
-    names = joint_names(m)
+    names, off = joint_names(m), import_mujoco().mjtDisableBit
+    if m.opt.disableflags & int(off.mjDSBL_LIMIT | off.mjDSBL_CONSTRAINT):
+        if np.any(m.jnt_limited) or np.any(m.tendon_limited):
+            found.note("limit", "a flag of the file switches limits of joints and tendons off; they are left out")
+        found.limited = False
+        return
     for j in np.flatnonzero(m.jnt_limited):
         mobility = float(m.dof_invweight0[m.jnt_dofadr[j]])
         own = spring(m, m.jnt_solref[j], mobility)

@@ -55,15 +55,24 @@ def _filled(names: Iterable[str], defaults: list[str]) -> list[str]:
     return given
 
 
-def actuators_on_joints(mj_model: Any) -> list[tuple[int, int, float]]:
-    """Actuators with rotor inertia or friction of their own (MuJoCo 4) on hinges and slides: row, freedom, gear."""
-    if not hasattr(mj_model, "actuator_armature"):
-        return []
+def actuators_on_joints(mj_model: Any) -> list[tuple[int, slice, float]]:
+    """Actuators with rotor inertia or friction of their own (MuJoCo 4) on joints: row, freedoms, and gear, of which
+    MuJoCo takes the first number for all freedoms of a ball or a free joint."""
     found = []
-    for a, transmission in enumerate(mj_model.actuator_trntype):
-        joint = int(mj_model.actuator_trnid[a, 0])
-        if transmission not in (0, 1) or mj_model.jnt_type[joint] not in (SLIDE, HINGE):  # joint, joint in parent
-            continue
-        if mj_model.actuator_armature[a] or mj_model.actuator_damping[a]:
-            found.append((a, int(mj_model.jnt_dofadr[joint]), float(mj_model.actuator_gear[a, 0])))
+    for a in with_rotors(mj_model):
+        if mj_model.actuator_trntype[a] in (0, 1):  # joint, joint in parent
+            joint = int(mj_model.actuator_trnid[a, 0])
+            first, size = int(mj_model.jnt_dofadr[joint]), {FREE: 6, BALL: 3}.get(int(mj_model.jnt_type[joint]), 1)
+            found.append((a, slice(first, first + size), float(mj_model.actuator_gear[a, 0])))
     return found
+
+
+def with_rotors(mj_model: Any) -> list[int]:
+    """Actuators with rotor inertia or friction of their own."""
+    fields = "actuator_armature", "actuator_damping", "actuator_dampingpoly"
+    return [a for a in range(len(mj_model.actuator_trntype)) if any(says(mj_model, field, a) for field in fields)]
+
+
+def says(mj_model: Any, field: str, row: int) -> bool:
+    """Whether a field that only newer versions of MuJoCo have says something in this row."""
+    return hasattr(mj_model, field) and bool(getattr(mj_model, field)[row].any())

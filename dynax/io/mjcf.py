@@ -197,10 +197,10 @@ def _joint_leaves(source: _Source) -> list[dict[str, Any]]:
     m, mujoco = source.mj_model, import_mujoco()
     flags = mujoco.mjtDisableBit
     armature, damping = m.dof_armature.copy(), m.dof_damping.copy()
-    for a, dof, gear in actuators_on_joints(m):
+    for a, freedoms, gear in actuators_on_joints(m):
         # MuJoCo 4 lets a motor bring its rotor's inertia and friction, seen through the gear.
-        armature[dof] += gear**2 * m.actuator_armature[a]
-        damping[dof] += gear**2 * m.actuator_damping[a]
+        armature[freedoms] += gear**2 * m.actuator_armature[a]
+        damping[freedoms] += gear**2 * m.actuator_damping[a]
     springs = not source.off(flags.mjDSBL_SPRING)
     dampers = not source.off(flags.mjDSBL_DAMPER)
     friction = not (source.off(flags.mjDSBL_FRICTIONLOSS) or source.off(flags.mjDSBL_CONSTRAINT))

@@ -71,7 +71,7 @@ def load_scene(
         _add_ground(found, tree, ground if isinstance(ground, Collider) else Collider(WORLD, ground, name="ground"))
     pairs = _known(found)
     limits = {name: material for name, material in found.limits.items() if name in tree.joint_names} or True
-    whole = scene(own, found.colliders, pairs=pairs, limits=limits, stops=found.stops)
+    whole = scene(own, found.colliders, pairs=pairs, limits=found.limited and limits, stops=found.stops)
     return dataclasses.replace(whole, report=tuple(found.report))
 
 

@@ -300,6 +300,25 @@ def test_what_cannot_be_read_is_named():
         assert words in found[f"actuator {name!r}"]
     off = text.replace("<worldbody>", '<option><flag actuation="disable"/></option><worldbody>', 1)
     assert dx.load_actuators(off, dx.load(off)).size == 0
+    assert "switches all" in {f.element: f.message for f in dx.load(off).report}["actuator 'good'"]
+
+
+def test_groups_that_are_switched_off():
+    """As MuJoCo has them: without force."""
+    text = f"""<mujoco><option actuatorgroupdisable="1 3"/><worldbody><body><joint name="j"/>{SOLID}</body></worldbody>
+      <actuator><motor name="off" joint="j" group="1"/><motor name="on" joint="j" group="2" gear="5"/></actuator>
+      <sensor><actuatorfrc name="none" actuator="off"/><actuatorfrc name="some" actuator="on"/></sensor></mujoco>"""
+    m = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(m)
+    data.ctrl[:] = [7.0, 1.0]
+    mujoco.mj_forward(m, data)
+    model = dx.load(text)
+    actuators = dx.load_actuators(text, model)
+    assert actuators.names == ("on",)
+    assert list(dx.load_sensors(text)) == ["some"]
+    found = actuate.actuation(actuators, model, jnp.zeros(1), jnp.zeros(1), actuators.initial(), jnp.ones(1))
+    np.testing.assert_allclose(found.tau, data.qfrc_actuator)
+    assert "actuatorgroupdisable" in {f.element: f.message for f in model.report}["actuator 'off'"]
 
 
 def test_compensation_of_bodies_and_keyframes():

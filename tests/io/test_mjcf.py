@@ -266,6 +266,43 @@ def test_actuators_bring_armature_and_damping():
     assert "gear" in str(model.report[0])
 
 
+@pytest.mark.parametrize(("kind", "size"), [("ball", 3), ("free", 6)])
+def test_motors_of_balls_and_free_joints_bring_armature_and_damping(kind, size):
+    """For all freedoms, by the first number of the gear."""
+    plain = one(f"<joint name='j' type='{kind}' damping='2'/><geom size='.1'/>")
+    text = plain.replace(
+        "</mujoco>", "<actuator><motor joint='j' gear='3 1 2' armature='.25' damping='.5 .1'/></actuator></mujoco>"
+    )
+    try:
+        m = mujoco.MjModel.from_xml_string(text)
+    except ValueError:
+        pytest.skip("older versions of MuJoCo know no such actuators")
+    model = dx.load(text)
+    matrices = []
+    for theirs in (m, mujoco.MjModel.from_xml_string(plain)):
+        data = mujoco.MjData(theirs)
+        mujoco.mj_forward(theirs, data)
+        matrices.append(mass_matrix(theirs, data))
+    assert np.allclose(np.diag(model.armature), matrices[0] - matrices[1])
+    assert np.allclose(model.damping, np.full(size, 2.0 + 9 * 0.5))
+    found = str(model.report)
+    assert "higher powers" in found
+    assert ("of world axes" in found) == (kind == "free")
+
+
+def test_rotors_on_tendons_are_reported():
+    text = one(HINGE).replace(
+        "</mujoco>",
+        "<tendon><fixed name='t'><joint joint='j' coef='2'/></fixed></tendon>"
+        "<actuator><motor name='m' tendon='t' armature='.25'/></actuator></mujoco>",
+    )
+    try:
+        mujoco.MjModel.from_xml_string(text)
+    except ValueError:
+        pytest.skip("older versions of MuJoCo know no such actuators")
+    assert "along a tendon" in {f.element: f.message for f in dx.load(text).report}["actuator 'm'"]
+
+
 def test_names_are_made_up_and_stay_unique():
     model = dx.load(
         """<mujoco><worldbody><body><joint/><geom size=".1"/><body name="c"><joint axis="1 0 0"/><joint/>

@@ -203,6 +203,29 @@ def test_mjcf_beside_mujoco(rng):
     assert "3 pairs within a robot" in " ".join(map(str, alone.report))
 
 
+FALLING = """<mujoco><option o_friction=".1 .1 .1 .1 .1" o_solref=".03 1"><flag {flag}/></option>
+  <worldbody><geom name="a" type="plane" size="1 1 1"/>
+    <body name="b"><joint name="j" type="slide" range="-1 1"/><geom name="b" size=".1" friction=".7"/></body>
+    <body name="c"><joint name="k" type="ball" range="0 .5"/><geom name="c" size=".1" pos=".3 0 0"/></body></worldbody>
+  <contact><pair geom1="a" geom2="c" friction=".6" solref=".5 1"/></contact></mujoco>"""
+
+
+def test_flags_of_an_mjcf():
+    """`contact`, `limit` and `constraint` switch off, `override` gives all contacts one material."""
+    plain = dx.load_scene(FALLING.format(flag=""))
+    assert len(plain.pairs) == 3
+    assert len(plain.limited) == 1
+    assert len(plain.stops) == 1
+    for flag, pairs, limits in (("contact", 0, 1), ("limit", 3, 0), ("constraint", 0, 0)):
+        found = dx.load_scene(FALLING.format(flag=f"{flag}='disable'"))
+        assert (len(found.pairs), len(found.limited), len(found.stops)) == (pairs, limits, limits)
+        assert ["switches" in f.message for f in found.report] == [True] * ((not pairs) + (not limits))
+        assert dx.load_scene(FALLING.format(flag=f"{flag}='disable'"), ground=c.Plane()).pairs  # the user's own
+    one = dx.load_scene(FALLING.format(flag="override='enable'"))
+    assert [float(m.friction) for m in one.between] == [0.1] * 3
+    assert np.allclose([m.damping / m.stiffness for m in one.between], 2 * 0.03)
+
+
 POSES = {
     "go2_description/urdf/go2.urdf": ([0.0, 0.8, -1.6] * 4, 60.0),
     "anymal_b_simple_description/robots/anymal.urdf": ([0, 0.5, -0.9] * 2 + [0, -0.5, 0.9] * 2, 150.0),
