@@ -17,8 +17,8 @@ def as_state(model: AnyModel, *, optional: tuple[str, ...] = (), **arrays: Any) 
     """The named arrays in one floating type; `None` passes through for `external` and what is `optional`.
 
     The type is that of the arrays, so float32 states give float32 results whatever the model holds. Names decide the
-    shape: `q...` is `(nq,)`, `external` is `(n, 6)`, everything else `(nv,)`. What is missing, complex or no array of
-    numbers is a `TypeError`, another shape a `ValueError`.
+    shape: `q...` is `(nq,)`, `external` is `(n, 6)`, everything else `(nv,)`. What is missing, complex, no array of
+    numbers or shorter than float32 is a `TypeError`, another shape a `ValueError`.
     """
     refuse_batched(model)
     for name, value in arrays.items():
@@ -29,6 +29,9 @@ def as_state(model: AnyModel, *, optional: tuple[str, ...] = (), **arrays: Any) 
     dtype = jnp.result_type(*kinds)
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = model.mass.dtype
+    if jnp.finfo(dtype).bits < 32:
+        name = next(name for name, value in arrays.items() if value is not None)
+        raise TypeError(f"`{name}` is {dtype}, too short for dynamics: give it as float32 or float64")
     results: list[Any] = []
     for name, value in arrays.items():
         if value is None:

@@ -368,6 +368,9 @@ def _stepper(stepper: str | AbstractStepper, model: Any) -> AbstractStepper:
 
 
 def _scalar(dt: ArrayLike, q: jax.Array) -> jax.Array:
+    if dt is None:
+        raise TypeError("`dt` is None, expected the length of a step [s]")
+    real_type("dt", dt)
     length = jnp.asarray(dt, q.dtype)
     if length.shape:
         raise ValueError(f"`dt` has shape {length.shape}, expected a scalar [s]: all steps are of one length")
