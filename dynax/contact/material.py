@@ -17,7 +17,11 @@ from dynax.operators.pytree import pytree_dataclass
 
 @pytree_dataclass()
 class Material:
-    """What is `None` is left to what it touches, and if that has none either, to the default."""
+    """What is `None` is left to what it touches, and if that has none either, to the default.
+
+    The root of a product has no slope where it is zero: derivatives by a friction or restitution of zero are zero, but
+    for those of a material of `pairs`, or of the only one of the two that has it.
+    """
 
     friction: Any = None
     """Coulomb's coefficient, default 0.5; of a pair the root of the product."""

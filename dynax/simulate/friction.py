@@ -173,7 +173,9 @@ def settled(model: Model, x: Place, v: jax.Array, tau: jax.Array, dt: jax.Array,
         following = jnp.where((sense == 0) | (reached == sense), reached, 0.0)
         changed = (following != sense) & (loss > 0) & (k < ROUNDS)
         following = jnp.where(k + 1 < ROUNDS, following, 0.0)
-        return k + 1, jnp.where(changed, following, sense), found, folded(changed)
+        # What has no friction slips as it moves, so that derivatives by its friction are those of having some.
+        own = jnp.where(loss == 0, reached, sense)
+        return k + 1, jnp.where(changed, following, own), found, folded(changed)
 
     none = jnp.zeros((count, len(tau) + len(asked), *v.shape[1:]), v.dtype)
     start = 0, slip(v, creep), none, folded(v != v)
@@ -242,8 +244,8 @@ def decided(count: int) -> Callable[..., Decided]:
         motion = _motion(model, q, v)
 
         def unfinished(state: tuple) -> jax.Array:
-            _, done, _, _, _, deciding = state
-            return deciding | (done < count)
+            k, done, _, _, _, deciding = state
+            return deciding | (done < count) | (k == first)  # one at least, to know which way joints move
 
         def evaluated(state: tuple) -> tuple:
             k, done, a, known, sense, deciding = state
@@ -261,7 +263,8 @@ def decided(count: int) -> Callable[..., Decided]:
             counts = ~deciding | (~goes_on & (k == 0))
             known = jnp.where(counts, jnp.concatenate([known, a[None]])[1:], known)
             a = jnp.where(counts | (goes_on & ~looking), a, 0.0)
-            return k + 1, done + counts, a, known, jnp.where(deciding, new, sense), goes_on
+            sense = jnp.where(loss == 0, reached, jnp.where(deciding, new, sense))  # as in `settled`
+            return k + 1, done + counts, a, known, sense, goes_on
 
         if _of_rigid_tree(model):
             first, sense = -1, jnp.zeros_like(loss)

@@ -132,6 +132,40 @@ def test_gradients_are_those_of_the_step(rng):
         assert along == pytest.approx(float(ends[1] - ends[0]) / 2e-6, rel=1e-6), name
 
 
+@pytest.mark.parametrize(
+    ("name", "stepper"),
+    [
+        ("tree", "semi_implicit"),
+        ("tree", "implicit_midpoint"),
+        ("embedded", "semi_implicit"),
+        pytest.param("embedded", "implicit_midpoint", marks=pytest.mark.slow),
+        pytest.param("loops", "semi_implicit", marks=pytest.mark.slow),
+    ],
+)
+def test_derivatives_by_friction_where_there_is_none(name, stepper):
+    """From rest, and where a joint turns round in a step: what the first bit of friction does, on that side."""
+    model, q, speeds = arm([0.0, 0.0]), jnp.array([0.5, 0.2]), jnp.array([[0.0, 0.0], [0.1, -0.5]])
+    if name == "embedded":
+        follower, leader = model.joint_names[::-1]
+        model = dx.embed(dx.to_builder(model).gear(follower, (leader,), ratio=0.4).build(), q)
+        speeds = jnp.zeros((1, 1))
+    elif name == "loops":
+        model, q = FOUR_BAR, dx.assemble(FOUR_BAR, GUESS, hold=["crank_joint"]).q
+        speeds = jnp.zeros((1, 3))
+
+    @jax.jit
+    def end(friction, v):
+        run = dx.rollout(model.replace(friction_loss=friction), q, v, jnp.zeros((3, model.nv)), 0.02, stepper=stepper)
+        return run.v[-1] @ jnp.arange(1.0, model.nv + 1)
+
+    none, h = jnp.zeros(len(q)), 1e-5
+    for v in speeds:
+        slope = jax.grad(end)(none, v)
+        for k, some in enumerate(h * jnp.eye(len(none))):
+            ahead = (4.0 * end(some, v) - end(2.0 * some, v) - 3.0 * end(none, v)) / (2.0 * h)
+            assert float(slope[k]) == pytest.approx(float(ahead), rel=1e-6, abs=1e-8)
+
+
 @pytest.mark.slow
 def test_closed_loops_stick_embedded_or_not():
     """A four-bar of which one dependent joint rubs: held against its weight, let go, the same motion either way."""
