@@ -29,7 +29,6 @@ from dynax.tree.setup import setup
 
 # Freedoms up to which products of rows are elementwise; panda (7) gains a factor of two, talos (38) loses one.
 ELEMENTWISE = 16
-VECTORS = ("s", "psi", "psi_rate", "phi", "u", "w", "t", "v")
 
 
 class InverseDynamicsDerivatives(NamedTuple):
@@ -44,9 +43,9 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
     """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few freedoms."""
+    if x.position.x.ndim > 1:  # each row of a batch is computed once, and not again with every partner
+        x = jax.tree.map(apart, x._replace(joint=None))
     at = x.position
-    if at.x.ndim > 1:  # each row of a batch is computed once, and not again with every partner
-        x = x._replace(**{name: jax.tree.map(apart, getattr(x, name)) for name in VECTORS})
 
     def matrix(below: jax.Array, above: jax.Array | None = None) -> jax.Array:
         return on_support(model, below, None if above is None else jnp.swapaxes(above, 0, 1))

@@ -25,13 +25,13 @@ def as_state(model: AnyModel, *, optional: tuple[str, ...] = (), **arrays: Any) 
         if value is None and name not in ("external", *optional):
             shape, meaning = _expected(model, name)
             raise TypeError(f"`{name}` is None, expected an array of shape {shape} ({meaning} of model {model.name!r})")
-    kinds = [real_type(name, value) for name, value in arrays.items() if value is not None]
-    dtype = jnp.result_type(*kinds)
+    kinds = {name: real_type(name, value) for name, value in arrays.items() if value is not None}
+    dtype = jnp.result_type(*kinds.values())
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = model.mass.dtype
     if jnp.finfo(dtype).bits < 32:
-        name = next(name for name, value in arrays.items() if value is not None)
-        raise TypeError(f"`{name}` is {dtype}, too short for dynamics: give it as float32 or float64")
+        what = next((f"`{name}`" for name, kind in kinds.items() if kind == dtype), f"model {model.name!r}")
+        raise TypeError(f"{what} is {dtype}, too short for dynamics: give it as float32 or float64")
     results: list[Any] = []
     for name, value in arrays.items():
         if value is None:

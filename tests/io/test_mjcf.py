@@ -249,14 +249,19 @@ def test_the_compiler_settles_masses():
     assert "settotalmass" not in str(model.report) or "MuJoCo's compiler" in str(model.report)  # deprecated since 4.0
 
 
+def with_rotors(text):
+    """Of a file whose actuators have rotors."""
+    try:
+        return mujoco.MjModel.from_xml_string(text)
+    except ValueError:
+        pytest.skip("older versions of MuJoCo know no such actuators")
+
+
 def test_actuators_bring_armature_and_damping():
     text = one(HINGE).replace(
         "</mujoco>", "<actuator><motor joint='j' gear='3' armature='.25' damping='.5'/></actuator></mujoco>"
     )
-    try:
-        m = mujoco.MjModel.from_xml_string(text)
-    except ValueError:
-        pytest.skip("older versions of MuJoCo know no such actuators")
+    m = with_rotors(text)
     model = dx.load(text)
     data = mujoco.MjData(m)
     data.qvel[:] = 1.0
@@ -273,10 +278,7 @@ def test_motors_of_balls_and_free_joints_bring_armature_and_damping(kind, size):
     text = plain.replace(
         "</mujoco>", "<actuator><motor joint='j' gear='3 1 2' armature='.25' damping='.5 .1'/></actuator></mujoco>"
     )
-    try:
-        m = mujoco.MjModel.from_xml_string(text)
-    except ValueError:
-        pytest.skip("older versions of MuJoCo know no such actuators")
+    m = with_rotors(text)
     model = dx.load(text)
     matrices = []
     for theirs in (m, mujoco.MjModel.from_xml_string(plain)):
@@ -296,10 +298,7 @@ def test_rotors_on_tendons_are_reported():
         "<tendon><fixed name='t'><joint joint='j' coef='2'/></fixed></tendon>"
         "<actuator><motor name='m' tendon='t' armature='.25'/></actuator></mujoco>",
     )
-    try:
-        mujoco.MjModel.from_xml_string(text)
-    except ValueError:
-        pytest.skip("older versions of MuJoCo know no such actuators")
+    with_rotors(text)
     assert "along a tendon" in {f.element: f.message for f in dx.load(text).report}["actuator 'm'"]
 
 

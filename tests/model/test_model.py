@@ -300,6 +300,7 @@ def test_random_configurations_keep_the_limits():
         (lambda m, x: dx.step(m, x, x, x, "0.1 s"), "`dt` is no array of numbers"),
         (lambda m, x: dx.mass_matrix(m, x.astype(jnp.bfloat16)), "`q` is bfloat16, .* float32 or float64"),
         (lambda m, x: dx.forward_dynamics(m, *(3 * [x.astype(jnp.float16)])), "`q` is float16"),
+        (lambda m, x: dx.kinetic_energy(m, np.zeros(2, int), x.astype(jnp.float16)), "`v` is float16"),
         (lambda m, x: dx.linearize(m, x, x, None), "`u` is no array of numbers"),
         (lambda m, x: dx.mass_matrix(m, ["one", "two"]), "`q` is no array of numbers"),
     ],
