@@ -48,18 +48,20 @@ def trailing(
     *,
     tangent: Tangent | None = None,
     differentiated_as: Callable[..., Result] | None = None,
+    like: Callable[..., Result] | None = None,
     tile: int | None = None,
 ) -> Callable[..., Result]:
     """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
     Arrays may be trees of them, or `None`. Results are arrays, or trees of them, with the batch axes last. The
     derivative is that of `core` itself, a function of the same kind; or that of `differentiated_as`, which has the same
-    value; or `tangent`, of a value that rollouts then keep; or `rule`, which stays as it is written. `tile`: how many
+    value; or `tangent`, of a value that rollouts then keep; or `rule`, which stays as it is written. `like` has results
+    of the same shapes and costs nothing: without it `core` is traced for them, and again for a batch. `tile`: how many
     samples a CPU takes at a time, by default as many as shapes suggest.
     """
     compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
     function = _Batched(compiled, rule, tile)
-    function.tangent, function.plain = tangent, differentiated_as or core
+    function.tangent, function.plain, function.like = tangent, differentiated_as or core, like or compiled
     return wraps(core)(lambda *args: function(*args))
 
 

@@ -41,7 +41,7 @@ class InverseDynamicsDerivatives(NamedTuple):
     """The mass matrix."""
 
 
-def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
+def rigid_jacobians(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
     """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few freedoms."""
     if x.position.x.ndim > 1:  # each row of a batch is computed once, and not again with every partner
         x = jax.tree.map(apart, x._replace(joint=None))
@@ -50,11 +50,9 @@ def rigid_jacobians(model: Model, x: Linearization) -> tuple[jax.Array, ...]:
     def matrix(below: jax.Array, above: jax.Array | None = None) -> jax.Array:
         return on_support(model, below, None if above is None else jnp.swapaxes(above, 0, 1))
 
-    return (
-        matrix(pair(x.w, x.psi, at, at) + pair(x.u, x.psi_rate, at, at), pair(x.t, x.s, at, at)),
-        matrix(pair(x.w, x.s, at, at) + pair(x.u, x.phi, at, at), pair(x.v, x.s, at, at)),
-        matrix(pair(x.u, x.s, at, at)),
-    )
+    along_q = matrix(pair(x.w, x.psi, at, at) + pair(x.u, x.psi_rate, at, at), pair(x.t, x.s, at, at))
+    along_v = matrix(pair(x.w, x.s, at, at) + pair(x.u, x.phi, at, at), pair(x.v, x.s, at, at))
+    return (along_q, along_v, matrix(pair(x.u, x.s, at, at))) if mass else (along_q, along_v)
 
 
 class AtBase(NamedTuple):
@@ -129,9 +127,9 @@ def jacobians(
     """The Jacobians from the rows, joints and all, each `(batch, nv, nv)` if there are many freedoms."""
     block, slope, armature = joint_block(model, rows.joint, q), joint_slope(model, v), per_velocity(model.armature, v)
     if model.nv <= ELEMENTWISE:
-        along_q, along_v, inertia = rigid_jacobians(model, rows)
+        along_q, along_v, *inertia = rigid_jacobians(model, rows, mass=mass)
         along_q, along_v = along_q + within_joints(model, block), along_v + diagonal(slope)
-        return along_q, along_v, inertia + diagonal(armature)
+        return along_q, along_v, inertia[0] + diagonal(armature) if mass else None
     along_q, along_v, *inertia = rigid_jacobians_by_products(model, rows, mass=mass)
     # The same additions where the batch leads.
     along_q = along_q + jax.vmap(partial(within_joints, model))(batch_leading(block))

@@ -22,12 +22,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.coriolis import velocity_moments
+from dynax.algorithms.coriolis import VelocityMoment, velocity_moments
 from dynax.derivatives.variations import variations
 from dynax.model import Model
-from dynax.spatial import Force, Motion, Vec3
+from dynax.spatial import Force, Motion, RigidInertia, Vec3
 from dynax.tree.bodies import carried_sums, net_forces
-from dynax.tree.freedoms import freedoms, per_freedom
+from dynax.tree.freedoms import Freedoms, freedoms, per_freedom
 from dynax.tree.kinematics import in_world
 from dynax.tree.layout import Parts
 from dynax.tree.setup import Setup, joint_biases, joint_motions, joint_rates
@@ -61,11 +61,14 @@ class Displacements(NamedTuple):
     """As in `Linearization`."""
 
 
-def displacements(model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array, force: Force) -> Displacements:
-    """What displacements along each freedom do to the motions of what it carries; `force` is per freedom."""
+def displacements(
+    model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array, force: Force, at: Freedoms | None = None
+) -> Displacements:
+    """What displacements along each freedom do to the motions of what it carries; `force` is per freedom. `at`: the
+    columns, where they are known."""
     velocity = per_freedom(s, Parts(kin.roots.velocity, kin.rows.velocity))
     parent_velocity, parent_acceleration = per_freedom(s, parent_motions(model, s, kin, v, a))
-    column, position = freedoms(model, s, kin)
+    column, position = at or freedoms(model, s, kin)
     psi = parent_velocity.cross(column)
     phi = psi + velocity.cross(column)
     rotation = per_freedom(s, Parts(kin.roots.rotation, kin.rows.rotation))
@@ -84,14 +87,31 @@ def linearize(
     """The rows for accelerations `a`, shapes `(nv, *batch)`; `kin` holds positions, velocities and accelerations."""
     own = inertias, velocity_moments(kin, inertias), net_forces(s, kin, inertias, external)
     inertia, moment, force = (per_freedom(s, total) for total in carried_sums(s, kin, *own))
-    x = displacements(model, s, kin, v, a, force)
+    at = freedoms(model, s, kin)
+    return linearization(model, s, kin, v, a, at, inertia @ at.column, Carried(inertia, moment, force))
+
+
+class Carried(NamedTuple):
+    """Composites of what each freedom carries, about its joint."""
+
+    inertia: RigidInertia
+    moment: VelocityMoment
+    force: Force
+
+
+def linearization(
+    model: Model, s: Setup, kin: Parts, v: jax.Array, a: jax.Array, at: Freedoms, u: Force, carried: Carried
+) -> Linearization:
+    """`linearize` where the columns, `u` and all composites are known."""
+    inertia, moment, force = carried
+    x = displacements(model, s, kin, v, a, force, at)
     return Linearization(
         x.position,
         x.s,
         x.psi,
         x.psi_rate,
         x.phi,
-        u=inertia @ x.s,
+        u=u,
         w=moment.apply_transpose(x.s) * 2.0,
         t=moment.apply(x.psi) * 2.0 + inertia @ x.psi_rate + x.s.cross(force),
         v=moment.apply(x.s) * 2.0 + inertia @ x.phi,
