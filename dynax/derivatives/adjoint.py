@@ -127,7 +127,8 @@ def at_joints(s: Setup, kin: Parts, weights: Parts, momenta: Parts, couples: Par
     """The same for a tree of bodies of any kind, from the rates `A`, `C` and `F` of the power of each body by its own
     acceleration, velocity and weights; where these move with it, `C` has `v x* A` besides and is a couple.
 
-    With the motions of the parent, as those of a point of it at the joint,
+    Batch axes of the motion may have length one where those of the weights and of `s` are longer. With the motions of
+    the parent, as those of a point of it at the joint,
 
         displacement    v_p x* (v_p x* A) - a_p x* A - v_p x* C - w_p x* F        velocity    C - (v_p + v) x* A
     """
@@ -135,9 +136,11 @@ def at_joints(s: Setup, kin: Parts, weights: Parts, momenta: Parts, couples: Par
     a, c, f = map(order, carried_sums(s, kin, momenta, couples, forces))
     own = order(Parts(*((k.velocity, k.acceleration, w) for k, w in zip(kin, weights, strict=True))))
     offset = order(Parts(kin.roots.offset, kin.rows.offset))
-    still = Motion.zero(jnp.zeros((1, *s.batch), s.dtype))
+    still = Motion.zero(jnp.zeros((1,) * (1 + len(s.batch)), s.dtype))
     falling = Motion(still.angular, Vec3(*(still.linear.x - g for g in (s.gravity.x, s.gravity.y, s.gravity.z))))
-    above = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), own, (still, falling, still))
+    above = jax.tree.map(
+        lambda x, y: jnp.concatenate([x, jnp.broadcast_to(y, (1, *x.shape[1:]))]), own, (still, falling, still)
+    )
     above = take_rows(above, np.where(parents < 0, len(parents), parents))
     velocity, acceleration, weight = (x.shift(offset) for x in above)
     turned = velocity.cross(a)

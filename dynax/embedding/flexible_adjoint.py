@@ -18,7 +18,7 @@ So JAX differentiates formulas of single bodies and joints, and no walk. Arrays 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +31,7 @@ from dynax.bodies.flexible import FlexibleBodies, Modal, Places
 from dynax.compile.fence import apart
 from dynax.derivatives.adjoint import AtJoints, Couple, at_joints, couple_of
 from dynax.derivatives.implicit import Change
-from dynax.derivatives.rule import Point
+from dynax.derivatives.rule import Point, full
 from dynax.embedding.flexible import (
     Inertias,
     State,
@@ -67,6 +67,10 @@ def closed_adjoint(model: FlexibleModel, paths: list) -> ClosedForm | None:
     if paths or not all(joint.holonomic for joint in model.skeleton.topology.joints):
         return None
     return ClosedForm(_rates, _adjoint)
+
+
+def _full(parts: Any, batch: tuple[int, ...]) -> Any:
+    return jax.tree.map(partial(full, batch=batch), parts)
 
 
 def _adjoint(
@@ -113,10 +117,13 @@ class _InMotion(NamedTuple):
     """Those, and that of the frames' velocities, from cotangents of the forces on frames and modes."""
 
 
-def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -> _InMotion:
+def _in_motion(
+    model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array, batch: tuple[int, ...] | None = None
+) -> _InMotion:
+    """`batch`: that of the cotangents, if it is longer than that of the motion."""
     tree, places, bodies = model.skeleton, model.places, FlexibleBodies(model, q)
     eta, rate, up = bodies.modes(q, places.modes_q), *(bodies.modes(y, places.modes_v) for y in (v, a))
-    moves, of_places, pose = jax.vjp(lambda *y: _moves_and_pose(bodies, *y), eta, rate, has_aux=True)
+    moves, of_places, pose = _with_pull(lambda *y: _moves_and_pose(bodies, *y), (eta, rate), batch)
     found = Places(pose, *moves)
     x = state_of(model, bodies, q, v, eta, rate, found)
     s, whole = setup(tree, x.q, x.v), x.drift + expanded(model, bodies, x.columns, a)
@@ -130,7 +137,7 @@ def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -
         force, modal = inertia.momentum(acceleration, up)
         return (force + more, modal + own + bodies.elastic(eta, rate)), inertia
 
-    (force, _), of_bodies, bending = jax.vjp(bent, eta, rate, velocity, has_aux=True)
+    (force, _), of_bodies, bending = _with_pull(bent, (eta, rate, velocity), batch)
     heavy = heavy_bodies(model)
     turn = s.layout.body_order(Parts(*(k.rotation for k in kin)))
     turn, fixed = take_rows((turn, s.layout.body_order(s.constants).inertia), heavy)
@@ -138,19 +145,31 @@ def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -
     return _InMotion(q, v, up, x, whole, s, kin, rotation, velocity, inertias, force, of_places, of_bodies)
 
 
+def _with_pull(function: Callable, at: tuple, batch: tuple[int, ...] | None) -> tuple:
+    """`jax.vjp` of a function with something else beside its value. For cotangents of a longer batch the value is that
+    of the short one: the way back alone is repeated."""
+    if batch is None:
+        return jax.vjp(function, *at, has_aux=True)
+    value, other = function(*at)
+    return value, jax.vjp(function, *_full(at, batch), has_aux=True)[1], other
+
+
 def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q`, along `v`, and along `a`, which are
-    `M w`; vectors like `v`."""
-    return _power_rates(model, _in_motion(model, q, v, a), external, weights)
+    `M w`; vectors like `v`. Batch axes of the motion may have length one where those of the weights are longer."""
+    batch = weights.shape[1:]
+    m = _in_motion(model, q, v, a, None if batch == q.shape[1:] else batch)
+    return _power_rates(model, m, external, weights)
 
 
 def _power_rates(
     model: FlexibleModel, m: _InMotion, external, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    x, s, kin, bodies, places = m.x, m.setup, m.kin, m.x.bodies, model.places
+    x, kin, bodies, places = m.x, m.kin, m.x.bodies, model.places
+    s = m.setup._replace(batch=weights.shape[1:])
     pairs, weight = bodies.modes(weights, places.modes_v), expanded(model, bodies, x.columns, weights)
     moving = moved(model.skeleton, s, kin, weight)
-    by_eta, by_rate, by_up, own = _of_bodies(model, m, moving, pairs)
+    by_eta, by_rate, by_up, own = _of_bodies(model, m, s, moving, pairs)
     if external is not None:
         outside = external_forces(s, kin, external)
         own[2] = Parts(*(f - e for f, e in zip(own[2], outside, strict=True)))
@@ -169,8 +188,10 @@ def _power_rates(
         for own, more, force in zip((by_eta, by_rate, by_up), (*by_places, 0.0), (l_q, l_v, l_a), strict=True)
     )
 
-    still = jnp.zeros_like(m.v)
-    total, pull = jax.vjp(lambda d, v: _resisted(model, x, m.q + rate_rows(model, m.q, d), v, weights), still, m.v)
+    q, v = _full((m.q, m.v), s.batch)
+    total, pull = jax.vjp(
+        lambda d, v: _resisted(model, x, q + rate_rows(model, q, d), v, weights), jnp.zeros_like(v), v
+    )
     *parts, by_a = _by_columns(model, s, kin, at)
     parts = parts, *_by_own(model, x, s, rotation, at, m.a, weight)
     bends = on_modes(model, apart(by_eta)), on_modes(model, apart(by_rate))
@@ -191,10 +212,10 @@ def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
     return jnp.stack([summed(take_rows(of_places, np.flatnonzero(owner == k)), 0) for k in range(owner.max() + 1)])
 
 
-def _of_bodies(model: FlexibleModel, m: _InMotion, moving: Parts, pairs: jax.Array) -> tuple:
+def _of_bodies(model: FlexibleModel, m: _InMotion, s: Setup, moving: Parts, pairs: jax.Array) -> tuple:
     """The rates of all bodies' power by themselves: by modes, their rates and their accelerations, and `A`, `C` and
-    `F`."""
-    s, rotation, velocity, inertia = m.setup, m.rotation, m.velocity, m.inertias.bending
+    `F`; `s` has the batch of the weights."""
+    rotation, velocity, inertia = m.rotation, m.velocity, m.inertias.bending
     motions = s.layout.body_order(Parts(*((k.velocity, k.acceleration, w) for k, w in zip(m.kin, moving, strict=True))))
     weight = take_rows(motions[2], frames(model)).rotate_back(rotation)
     momentum, by_up = inertia.momentum(weight, pairs)
@@ -241,6 +262,7 @@ def _by_own(model: FlexibleModel, x: State, s: Setup, rotation: Mat3, at: AtJoin
             continue
         q = take_entries(x.q, topology.q_start[bodies], kind.nq)
         rates, ups, pairs = (take_entries(y, topology.v_start[bodies], kind.nv) for y in (x.v, a, weight))
+        q, rates = _full((q, rates), s.batch)
         constants = take_entries(parameters, topology.parameter_start[bodies], len(kind.parameters))
         clock = jnp.broadcast_to(time, q[0].shape)
         turn, by = take_rows((rotation, at), bodies)

@@ -56,6 +56,7 @@ from dynax.embedding.flexible_adjoint import closed_adjoint
 from dynax.embedding.flexible_composite import composite
 from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
+from dynax.embedding.flexible_slopes import forward_slopes
 from dynax.embedding.meanings import Motion as TreeMotion
 from dynax.embedding.meanings import tree_motion
 from dynax.embedding.rule import differentiable, kept_solution, known_solution
@@ -287,6 +288,8 @@ def _(model, q, v, tau, external=None):
 @jax.jit
 def _forward_slopes(model: FlexibleModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
     a, inverse_mass = _with_inverse_mass(model, q, v, tau, external)
+    if closed_adjoint(model, []) is not None:
+        return a, ForwardDynamicsDerivatives(*forward_slopes(model, q, v, a, external, inverse_mass), inverse_mass)
     by_q, by_v = _by_state(model, q, v, a, external)
     return a, ForwardDynamicsDerivatives(q=-inverse_mass @ by_q, v=-inverse_mass @ by_v, tau=inverse_mass)
 

@@ -258,6 +258,27 @@ def test_rates_of_power_are_derivatives_of_inverse_dynamics(rng, kind, bent):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", [arm, floating])
+def test_jacobians_of_accelerations_undo_those_of_forces(rng, kind):
+    """All ways back by one motion, of a batch: `M da/dx = -dID/dx`, whose right side is not found so."""
+    model = kind(nodal_data(rng, 3), nodal_data(rng, 2))
+    q, v, tau, _ = (jnp.stack([x, y]) for x, y in zip(random_state(model, rng), random_state(model, rng), strict=True))
+    external = jnp.asarray(rng.normal(size=(2, model.num_bodies, 6)))
+
+    @jax.jit
+    @jax.vmap
+    def both(q, v, tau, external):
+        a = dx.forward_dynamics(model, q, v, tau, external)
+        found = dx.forward_dynamics_derivatives(model, q, v, tau, external)
+        return found, dx.inverse_dynamics_derivatives(model, q, v, a, external)
+
+    found, forces = both(q, v, tau, external)
+    for along, needed in ((found.q, forces.q), (found.v, forces.v), (found.tau, -np.eye(model.nv) + 0.0 * forces.a)):
+        undone = np.asarray(forces.a) @ np.asarray(along)
+        np.testing.assert_allclose(undone, -np.asarray(needed), rtol=1e-9, atol=1e-10 * np.abs(needed).max())
+
+
+@pytest.mark.slow
 @pytest.mark.spec("FLEX-LIN")
 def test_second_derivatives_of_accelerations(rng):
     """By the state and the forces, and by a stiffness after the state: those of the gradient's differences."""
