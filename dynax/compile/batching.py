@@ -50,6 +50,7 @@ def trailing(
     differentiated_as: Callable[..., Result] | None = None,
     like: Callable[..., Result] | None = None,
     tile: int | None = None,
+    derived: bool = False,
 ) -> Callable[..., Result]:
     """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
@@ -57,10 +58,12 @@ def trailing(
     derivative is that of `core` itself, a function of the same kind; or that of `differentiated_as`, which has the same
     value; or `tangent`, of a value that rollouts then keep; or `rule`, which stays as it is written. `like` has results
     of the same shapes and costs nothing: without it `core` is traced for them, and again for a batch. `tile`: how many
-    samples a CPU takes at a time, by default as many as shapes suggest.
+    samples a CPU takes at a time, by default as many as shapes suggest. `derived`: `core` is itself the derivative of
+    something, and compiled as one.
     """
     compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
     function = _Batched(compiled, rule, tile)
+    function.derived = derived
     function.tangent, function.plain, function.like = tangent, differentiated_as or core, like or compiled
     return wraps(core)(lambda *args: function(*args))
 

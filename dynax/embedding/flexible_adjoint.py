@@ -82,16 +82,16 @@ def _adjoint(
         p = plan(model.skeleton.topology, model.members)
         factor = factorized(nodes(model, m.x, m.setup, m.kin, m.inertias, p))
     weights = solve(factor, bar[:, None])[:, 0]
-    along_q, along_v, _ = _power_rates(model, m, external, weights)
+    along_q, along_v, _ = power_rates_in(model, m, external, weights)
     return Change((), -along_q, -along_v, weights)
 
 
 def _rates(given: Callable[[tuple], tuple[FlexibleModel, Any]], at: Point, weights: jax.Array) -> Change:
     model, external = given(())
-    return Change((), *_power_rates(model, _in_motion(model, at.q, at.v, at.a), external, weights))
+    return Change((), *power_rates_in(model, _in_motion(model, at.q, at.v, at.a), external, weights))
 
 
-class _InMotion(NamedTuple):
+class InMotion(NamedTuple):
     """A motion, whose inertias the factor asks for too, and how the formulas of single bodies are differentiated
     there."""
 
@@ -117,17 +117,39 @@ class _InMotion(NamedTuple):
     """Those, and that of the frames' velocities, from cotangents of the forces on frames and modes."""
 
 
-def _in_motion(
-    model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array, batch: tuple[int, ...] | None = None
-) -> _InMotion:
-    """`batch`: that of the cotangents, if it is longer than that of the motion."""
-    tree, places, bodies = model.skeleton, model.places, FlexibleBodies(model, q)
-    eta, rate, up = bodies.modes(q, places.modes_q), *(bodies.modes(y, places.modes_v) for y in (v, a))
-    moves, of_places, pose = _with_pull(lambda *y: _moves_and_pose(bodies, *y), (eta, rate), batch)
-    found = Places(pose, *moves)
-    x = state_of(model, bodies, q, v, eta, rate, found)
-    s, whole = setup(tree, x.q, x.v), x.drift + expanded(model, bodies, x.columns, a)
+def _in_motion(model: FlexibleModel, q: jax.Array, v: jax.Array, a: jax.Array) -> InMotion:
+    tree, at = model.skeleton, placed(model, q, v)
+    x = at.x
+    s, whole = setup(tree, x.q, x.v), x.drift + expanded(model, x.bodies, x.columns, a)
     kin = kinematics(tree, s, x.v, whole, positions=True, accelerations=True, gravity=True)
+    heavy = heavy_bodies(model)
+    turn = s.layout.body_order(Parts(*(k.rotation for k in kin)))
+    turn, fixed = take_rows((turn, s.layout.body_order(s.constants).inertia), heavy)
+    rigid = on_bodies(model, s, heavy, fixed.rotate(turn))
+    return in_motion(model, (q, v, a), at, whole, s, kin, rigid)
+
+
+class Placed(NamedTuple):
+    """A state, and how its places are differentiated."""
+
+    x: State
+    of_places: Callable
+
+
+def placed(model: FlexibleModel, q: jax.Array, v: jax.Array) -> Placed:
+    """Whatever the accelerations are."""
+    places, bodies = model.places, FlexibleBodies(model, q)
+    eta, rate = bodies.modes(q, places.modes_q), bodies.modes(v, places.modes_v)
+    moves, of_places, pose = _with_pull(lambda *y: _moves_and_pose(bodies, *y), (eta, rate), q.ndim - 1)
+    return Placed(state_of(model, bodies, q, v, eta, rate, Places(pose, *moves)), of_places)
+
+
+def in_motion(
+    model: FlexibleModel, own: tuple, at: Placed, whole: jax.Array, s: Setup, kin: Parts, rigid: Parts
+) -> InMotion:
+    """From the model's own `(q, v, a)`, and the accelerations, motions and rigid inertias of the skeleton."""
+    (q, v, a), x, bodies = own, at.x, at.x.bodies
+    up = bodies.modes(a, model.places.modes_v)
     motion = Parts(*((k.rotation, k.velocity, k.acceleration) for k in kin))
     rotation, *both = at_frames(model, s, motion)
     velocity, acceleration = jax.tree.map(apart, [m.rotate_back(rotation) for m in both])
@@ -137,34 +159,41 @@ def _in_motion(
         force, modal = inertia.momentum(acceleration, up)
         return (force + more, modal + own + bodies.elastic(eta, rate)), inertia
 
-    (force, _), of_bodies, bending = _with_pull(bent, (eta, rate, velocity), batch)
-    heavy = heavy_bodies(model)
-    turn = s.layout.body_order(Parts(*(k.rotation for k in kin)))
-    turn, fixed = take_rows((turn, s.layout.body_order(s.constants).inertia), heavy)
-    inertias = Inertias(bending, on_bodies(model, s, heavy, fixed.rotate(turn)))
-    return _InMotion(q, v, up, x, whole, s, kin, rotation, velocity, inertias, force, of_places, of_bodies)
+    (force, _), of_bodies, bending = _with_pull(bent, (x.eta, x.rate, velocity), len(s.batch))
+    inertias = Inertias(bending, rigid)
+    return InMotion(q, v, up, x, whole, s, kin, rotation, velocity, inertias, force, at.of_places, of_bodies)
 
 
-def _with_pull(function: Callable, at: tuple, batch: tuple[int, ...] | None) -> tuple:
-    """`jax.vjp` of a function with something else beside its value. For cotangents of a longer batch the value is that
-    of the short one: the way back alone is repeated."""
-    if batch is None:
-        return jax.vjp(function, *at, has_aux=True)
-    value, other = function(*at)
-    return value, jax.vjp(function, *_full(at, batch), has_aux=True)[1], other
+def _with_pull(function: Callable, at: tuple, axes: int) -> tuple[Any, Callable, Any]:
+    """`jax.vjp` of a function with something else beside its value. Where the first of the axes of the batch has length
+    one there, cotangents may have more, which are pulled back from the same point one by one."""
+    value, pull, other = jax.vjp(function, *at, has_aux=True)
+
+    def pulled(bars: Any) -> Any:
+        if jax.tree.leaves(bars)[0].shape == jax.tree.leaves(value)[0].shape:
+            return pull(bars)
+
+        def one(bars: Any) -> Any:
+            found = pull(jax.tree.map(lambda y: jnp.expand_dims(y, y.ndim - axes + 1), bars))
+            return jax.tree.map(lambda y: jnp.squeeze(y, y.ndim - axes), found)
+
+        found = jax.vmap(one)(jax.tree.map(lambda y: jnp.moveaxis(y, y.ndim - axes, 0), bars))
+        return jax.tree.map(lambda y: jnp.moveaxis(y, 0, y.ndim - axes), found)
+
+    return value, pulled, other
 
 
 def power_rates(model: FlexibleModel, q, v, a, external, weights: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The rates of `weights . inverse_dynamics(q, v, a)` along the tangent of `q`, along `v`, and along `a`, which are
-    `M w`; vectors like `v`. Batch axes of the motion may have length one where those of the weights are longer."""
-    batch = weights.shape[1:]
-    m = _in_motion(model, q, v, a, None if batch == q.shape[1:] else batch)
-    return _power_rates(model, m, external, weights)
+    `M w`; vectors like `v`."""
+    return power_rates_in(model, _in_motion(model, q, v, a), external, weights)
 
 
-def _power_rates(
-    model: FlexibleModel, m: _InMotion, external, weights: jax.Array
+def power_rates_in(
+    model: FlexibleModel, m: InMotion, external, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The same in a known motion, of which the first axis of the batch may have length one where the weights have
+    more."""
     x, kin, bodies, places = m.x, m.kin, m.x.bodies, model.places
     s = m.setup._replace(batch=weights.shape[1:])
     pairs, weight = bodies.modes(weights, places.modes_v), expanded(model, bodies, x.columns, weights)
@@ -212,7 +241,7 @@ def _by_body(bodies: FlexibleBodies, of_places: jax.Array) -> jax.Array:
     return jnp.stack([summed(take_rows(of_places, np.flatnonzero(owner == k)), 0) for k in range(owner.max() + 1)])
 
 
-def _of_bodies(model: FlexibleModel, m: _InMotion, s: Setup, moving: Parts, pairs: jax.Array) -> tuple:
+def _of_bodies(model: FlexibleModel, m: InMotion, s: Setup, moving: Parts, pairs: jax.Array) -> tuple:
     """The rates of all bodies' power by themselves: by modes, their rates and their accelerations, and `A`, `C` and
     `F`; `s` has the batch of the weights."""
     rotation, velocity, inertia = m.rotation, m.velocity, m.inertias.bending

@@ -287,9 +287,9 @@ def _(model, q, v, tau, external=None):
 @extend(forward_dynamics_and_derivatives, FlexibleModel)
 @jax.jit
 def _forward_slopes(model: FlexibleModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
-    a, inverse_mass = _with_inverse_mass(model, q, v, tau, external)
     if closed_adjoint(model, []) is not None:
-        return a, ForwardDynamicsDerivatives(*forward_slopes(model, q, v, a, external, inverse_mass), inverse_mass)
+        return forward_slopes(model, q, v, tau, external)
+    a, inverse_mass = _with_inverse_mass(model, q, v, tau, external)
     by_q, by_v = _by_state(model, q, v, a, external)
     return a, ForwardDynamicsDerivatives(q=-inverse_mass @ by_q, v=-inverse_mass @ by_v, tau=inverse_mass)
 

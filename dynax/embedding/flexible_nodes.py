@@ -28,7 +28,7 @@ from dynax.bodies.flexible import Modal
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.fence import apart
 from dynax.embedding.coefficients import pick
-from dynax.embedding.flexible import Inertias, State, bending, flat, moving, passive, state
+from dynax.embedding.flexible import Inertias, Moving, State, bending, flat, moving, passive, state
 from dynax.embedding.flexible_plan import Blocks, Plan, plan
 from dynax.model.flexible import FlexibleModel
 from dynax.spatial import Force, Motion, RigidInertia, Vec3
@@ -178,9 +178,14 @@ def solved(
 ) -> tuple[jax.Array, Factor]:
     """Accelerations, on top of `a`, which has those of `locked` freedoms, if any; and the factor of the mass matrix,
     for trailing batch axes."""
-    p = plan(model.skeleton.topology, model.members, full)
-    at = state(model, q, v)
-    m = moving(model, at, a, external, execution)
+    at, p = state(model, q, v), plan(model.skeleton.topology, model.members, full)
+    return solved_in(model, at, moving(model, at, a, external, execution), tau, p, locked)
+
+
+def solved_in(
+    model: FlexibleModel, at: State, m: Moving, tau: jax.Array, p: Plan, locked: np.ndarray | None = None
+) -> tuple[jax.Array, Factor]:
+    """The same on top of the accelerations of a motion that is known."""
     tree, bent = node_tree(model, at, m.setup, m.kin, m.inertias, p, locked)
     forces = m.setup.layout.body_order(m.forces)
     rigid = [take_rows(forces, p.last)] if len(p.slot) else []
