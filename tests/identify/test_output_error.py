@@ -99,6 +99,34 @@ def test_drives_take_part_in_what_is_missed():
     assert np.max(np.abs(slope)) > 0.1
 
 
+def test_short_numbers_end_where_rounding_hides_the_optimum(rng):
+    """In float32, whose last bits walk along a motion; not where they are more than the noise, nor on the way."""
+    short = jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x, ARM)
+    torques, run = driven(99, DT)
+    parts = [rng.normal(size=x.shape) for x in (run.q, run.v)]
+
+    def build(logs):
+        return short.replace(damping=short.damping * jnp.exp(logs))
+
+    def fitted(noise, iterations=30):
+        states = run.q, run.v, run.q + noise * parts[0], run.v + 10.0 * noise * parts[1]
+        q, v, *measured = (jnp.asarray(x, jnp.float32) for x in states)
+        data = identify.segments(q, v, torques.astype(jnp.float32), 99, measured=tuple(measured))
+        # A deviation for each row and entry.
+        each = jnp.broadcast_to(jnp.asarray(noise * np.repeat([1.0, 10.0], 2), jnp.float32), (100, 4))
+        start, of = jnp.array([0.5, -0.5], jnp.float32), {"free": False, "stepper": "explicit"}
+        return identify.output_error(build, start, data, DT, noise=each, iterations=iterations, **of)
+
+    for noise in (1e-2, 1e-3, 2e-4):
+        fit = fitted(noise)
+        assert fit.params.dtype == jnp.float32
+        assert fit.status == identify.Status.CONVERGED, noise
+        assert np.all(np.abs(fit.params) < 4.0 * fit.deviations)
+        np.testing.assert_allclose(fit.noise, 1.0, rtol=0.15)
+    assert fitted(1e-3, iterations=2).status == identify.Status.ITERATIONS
+    assert fitted(1e-7).status != identify.Status.CONVERGED
+
+
 @pytest.mark.slow
 def test_friction_of_drives_is_found(rng):
     """Three wheels whose drives have Stribeck's, an asymmetric and LuGre's friction, pushed to and fro about what holds
