@@ -72,7 +72,7 @@ class LuGreFriction(Wrapper):
     beginning at zero.
 
     A step takes `z` exactly for the velocity at its beginning, and the bristles' stiffness implicitly: it is stable
-    however stiff they are.
+    however stiff they are. What has neither `coulomb` nor `static` has no bristles, and is only braked by `viscous`.
     """
 
     law: Any
@@ -85,15 +85,18 @@ class LuGreFriction(Wrapper):
     """Of the bristles, `s1`."""
     viscous: Any = 0.0
 
-    def _wear(self, velocity: jax.Array) -> jax.Array:
-        """The rate at which bristles slip, `s0 |v| / g(v)` [1/s]."""
+    def _held(self, velocity: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """`g(v)`, whether there is any, and a number to divide by: `g`, or one where its square would not be a number
+        to divide derivatives by."""
         held = _stribeck(self.coulomb, self.static, self.stribeck_velocity, velocity)
-        return self.stiffness * jnp.abs(velocity) / held
+        rubs = held > jnp.finfo(held.dtype).tiny ** 0.5
+        return held, rubs, jnp.where(rubs, held, 1.0)
 
     def __call__(self, state, command, length, velocity):
         z, inner = state
         force, rate = self.law(inner, command, length, velocity)
-        bending = velocity - self._wear(velocity) * z
+        _, rubs, divisor = self._held(velocity)
+        bending = jnp.where(rubs, velocity - self.stiffness * jnp.abs(velocity) / divisor * z, 0.0)
         return force - self.stiffness * z - self.damping * bending - self.viscous * velocity, (bending, rate)
 
     def initial(self, size, dtype):
@@ -101,17 +104,22 @@ class LuGreFriction(Wrapper):
 
     def advance(self, state, command, length, velocity, dt):
         z, inner = state
-        slipped = self._wear(velocity) * dt
+        held, rubs, divisor = self._held(velocity)
+        slipped = self.stiffness * jnp.abs(velocity) / divisor * dt
         some = slipped > 1e-4
         share = -jnp.expm1(-jnp.where(some, slipped, 1.0)) / jnp.where(some, slipped, 1.0)
         share = jnp.where(some, share, 1.0 - slipped / 2.0 + slipped**2 / 6.0)
-        return z * jnp.exp(-slipped) + dt * velocity * share, self.law.advance(inner, command, length, velocity, dt)
+        bent = z * jnp.exp(-slipped) + dt * velocity * share
+        # The limit of `bent`: zero, with the derivative by the first bit of friction.
+        none = held * jnp.sign(velocity) / jnp.where(self.stiffness > 0.0, self.stiffness, 1.0)
+        return jnp.where(rubs, bent, none), self.law.advance(inner, command, length, velocity, dt)
 
     def slopes(self, state, command, length, velocity):
         force, stiffness, damping = super().slopes(state, command, length, velocity)
         # Bristles bend with the motion as far as they do not slip.
-        held = _stribeck(self.coulomb, self.static, self.stribeck_velocity, velocity)
-        sticking = jnp.clip(1.0 - self.stiffness * jnp.sign(velocity) * state[0] / held, 0.0, 1.0)
+        _, rubs, divisor = self._held(velocity)
+        sticking = jnp.clip(1.0 - self.stiffness * jnp.sign(velocity) * state[0] / divisor, 0.0, 1.0)
+        sticking = jnp.where(rubs, sticking, 0.0)
         # Twice, for the bend follows the velocity before the step: with once, a load on bristles that are stiff for the
         # step swings for ever (the map's determinant is 1), with twice its swing is half as much after each step.
         return force, stiffness + 2.0 * self.stiffness * sticking, damping

@@ -84,3 +84,38 @@ def test_a_pushed_block_holds_still_or_slides():
     least = -1.5e-7 * np.log(1.0 - 0.7 / 1.5)
     assert least * (1.0 - 1e-3) < run.q[0, -1, 0] < 10.0 * least
     assert run.v[1, -1, 0] == pytest.approx(brentq(lambda v: curve(v) - 3.0, 1.0, 10.0), rel=1e-6)
+
+
+def test_joints_without_friction_have_no_bristles():
+    """Beside one that has: from rest and in motion as without the law, also where all numbers are zero."""
+    block = dx.SpatialInertia(1.0, (0.0, 0.0, 0.0), (1e-2, 1e-2, 1e-2))
+    builder = dx.ModelBuilder(gravity=(0.0, 0.0, 0.0))
+    for name in "abc":
+        builder.body(name, joint=dx.Prismatic((1.0, 0.0, 0.0)), inertia=block)
+    model = builder.build()
+    bristles, forces = jnp.array([1e4, 1e4, 0.0]), jnp.full((10, 3), 5.0)
+
+    def lugre(held):
+        return actuate.LuGreFriction(actuate.Direct(), bristles, *held, 0.1, 30.0)
+
+    def run(law, v):
+        drives = actuate.on_joints(model, ["a_joint", "b_joint", "c_joint"], law)
+        return dx.rollout(model, jnp.zeros(3), v, forces, 1e-2, actuators=drives).q[-1]
+
+    held = jnp.array([[1.0, 0.0, 0.0], [1.5, 0.0, 0.0]])
+    slopes = jax.jit(jax.grad(lambda held, v: jnp.sum(run(lugre(held), v)), argnums=(0, 1)))
+    for v in (jnp.zeros(3), jnp.full(3, 2.0)):
+        found, free = run(lugre(held), v), run(actuate.Direct(), v)
+        np.testing.assert_array_equal(found[1:], free[1:])
+        assert found[0] < free[0]
+        assert all(np.all(np.isfinite(slope)) for slope in slopes(held, v))
+
+    def force(held, v):
+        law = lugre(held)
+        return law(law.advance((jnp.zeros(3), ()), NONE, NONE, v, 1e-2), NONE, NONE, v)[0]
+
+    # The first bit of friction is felt as what it is.
+    v = jnp.full(3, 2.0)
+    above = (force(held.at[0, 1].add(1e-6), v) - force(held, v)) / 1e-6
+    np.testing.assert_allclose(jax.jacrev(force)(held, v)[:, 0, 1], above, rtol=1e-6)
+    assert above[1] < -0.9
