@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import singledispatch, wraps
 from importlib import import_module
+from inspect import signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import jax
@@ -53,7 +54,14 @@ def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable
 
     @wraps(function)
     def call(model: Any, *args: Any, **options: Any) -> Any:
-        return meaning.dispatch(type(model))(model, *args, **options)
+        try:
+            return meaning.dispatch(type(model))(model, *args, **options)
+        except TypeError:
+            wrong = _misfit(meaning.dispatch(type(model)), model, args, options)
+            if wrong is None:
+                raise
+        # What stands for a kind of model has a name that no user knows.
+        raise TypeError(f"dx.{call.__name__} of {type(model).__name__} {getattr(model, 'name', '')!r}: {wrong}")
 
     meaning.register(Model, function)
     _MEANINGS[call] = meaning
@@ -61,6 +69,15 @@ def for_models(function: Callable[Concatenate[Model, Rest], Result]) -> Callable
 
 
 _MEANINGS: dict[Callable[..., Any], Any] = {}
+
+
+def _misfit(found: Callable[..., Any], model: Any, args: tuple, options: dict[str, Any]) -> str | None:
+    """Why a function cannot be called like that, `None` if it can."""
+    try:
+        signature(found).bind(model, *args, **options)
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def extend(function: Callable[..., Any], kind: type) -> Callable[[Meaning], Meaning]:

@@ -326,6 +326,8 @@ def test_what_is_refused(rng):
         dx.forward_dynamics(model, zero, zero, zero, execution="associative")
     with pytest.raises(ValueError, match="does not know the stiffness of modes"):
         dx.step(model, zero, zero, zero, 0.01, stepper="implicit_midpoint")
+    with pytest.raises(TypeError, match=r"dx\.mass_matrix of FlexibleModel 'model': .* unexpected .*'execution'"):
+        dx.mass_matrix(model, zero, execution="segments")
     for function in (dx.sparse_constrained_dynamics, dx.open_system):
         with pytest.raises(TypeError, match="takes a Model, not FlexibleModel"):
             function(model, zero, zero, zero)
