@@ -72,7 +72,9 @@ class LuGreFriction(Wrapper):
     beginning at zero.
 
     A step takes `z` exactly for the velocity at its beginning, and the bristles' stiffness implicitly: it is stable
-    however stiff they are. What has neither `coulomb` nor `static` has no bristles, and is only braked by `viscous`.
+    however stiff they are. Where it begins in motion let the bristles be bent, `z = g(v) sign(v) / s0`, by
+    `Actuators.starting`: from zero they are taken to bend all of the first step, which then brakes far too much. What
+    has neither `coulomb` nor `static` has no bristles, and is only braked by `viscous`.
     """
 
     law: Any

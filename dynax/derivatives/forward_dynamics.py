@@ -80,8 +80,8 @@ def aba_derivatives(model: Model, q, v, tau, external=None) -> tuple[jax.Array, 
 
 
 def _of_few(model: Model, q, v, tau, external) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
-    """Few freedoms: the mass matrix, which is needed anyhow, gives the accelerations too, and spares the articulated
-    inertias, most of what there is to compile. What accelerations add is linear: one walk out, one walk in."""
+    """Few freedoms: the mass matrix, which is needed anyhow, gives the accelerations too, and spares the walks of
+    articulated bodies. What accelerations add to motions and forces is linear: one walk out, one walk in."""
     s = setup(model, q, v, "automatic")
     still = kinematics(model, s, v, positions=True, accelerations=True, gravity=True)
     inertias = world_inertias(s, still)

@@ -42,7 +42,8 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 def rigid_jacobians(model: Model, x: Linearization, *, mass: bool) -> tuple[jax.Array, ...]:
-    """`dtau/dq`, `dtau/dv` and the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few freedoms."""
+    """`dtau/dq`, `dtau/dv` and, if asked for, the mass matrix of the rigid bodies, each `(nv, nv, *batch)`: few
+    freedoms."""
     if x.position.x.ndim > 1:  # each row of a batch is computed once, and not again with every partner
         x = jax.tree.map(apart, x._replace(joint=None))
     at = x.position
