@@ -123,8 +123,14 @@ def _in_matrix(topology: Topology, pairs: jax.Array) -> jax.Array:
     return take_rows(pairs, place)
 
 
+def _like_columns(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of the shapes of `_at_base`."""
+    rows = jnp.zeros((6, model.nv, *q.shape[1:]), q.dtype)
+    return rows, rows
+
+
 # Two functions of their own, each of which one kernel can hold: in one, XLA would form both rows anew for every pair.
-_walked_to_base = trailing(_at_base)
+_walked_to_base = trailing(_at_base, like=_like_columns)
 
 
 @lru_cache(maxsize=512)
@@ -162,8 +168,13 @@ def _differentiated(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Arr
     return along_moving(_by_product, primals, tangents)
 
 
-_of_many = trailing(_along_support, _differentiated)
-_crba = batch_last(crba)
+def like_matrix(model: Model, q: jax.Array) -> jax.Array:
+    """Of the shape of `crba`."""
+    return jnp.zeros((model.nv, model.nv, *q.shape[1:]), q.dtype)
+
+
+_of_many = trailing(_along_support, _differentiated, like=like_matrix)
+_crba = batch_last(crba, like=like_matrix)
 
 
 @for_models

@@ -117,6 +117,7 @@ def linear(
     like: Callable[..., Result],
     exact_transpose: Callable | None = None,
     seen: Callable[[tuple], tuple] = tuple,
+    like_transpose: Callable[..., Any] | None = None,
 ) -> tuple[Callable[..., Result], Callable]:
     """`core(tree, *arrays, x)`, linear in `x`, and `transpose(tree, *arrays, y)` as functions like those of `trailing`:
     each is the other's transpose, written and not derived, and neither is traced before it is needed.
@@ -124,7 +125,8 @@ def linear(
     `exact(tree, *arrays, x)` has the value of `core`, and its derivatives are those of both: they are asked for where a
     derivative is differentiated again; so does `exact_transpose(tree, *arrays, y)`, where it can be had for less than
     that of `exact`. `like(tree, *arrays, x)` has the shape of `core`, and costs nothing. `seen((tree, *arrays))` is
-    what `transpose` is given of these, where it finds again what would be long to keep.
+    what `transpose` is given of these, where it finds again what would be long to keep. `like_transpose(tree, *arrays,
+    y)` has the shapes of `transpose`, which is traced for them otherwise.
     """
 
     def transposed(*args: Any) -> Any:
@@ -140,6 +142,7 @@ def linear(
     )
     _are_transposes(there, back, like)
     there.seen = seen
+    back.like = like_transpose or back.like
     return there, back
 
 

@@ -208,6 +208,6 @@ def saddle_point(core: Callable[..., Found], balance: Callable[..., jax.Array]) 
             value, pull = jax.vjp(power, still)
             return jax.tree.map(jnp.negative, pull(jnp.ones_like(value))[0])._replace(last=weights)
 
-        return solution(system, forward, backward)((known, constants), at, right)
+        return solution(right, system, forward, backward)((known, constants), at)
 
     return trailing(values, rule)

@@ -51,18 +51,27 @@ class Change(NamedTuple):
             for part, shape, size, end in zip(parts, shapes, sizes, np.cumsum(sizes), strict=True)
         )
 
+    def like(self, v: jax.Array) -> Callable[[Any, Any, jax.Array], Change]:
+        """The function `(known, at, bar)` that has the shapes of these, and the batch axes of `bar` beyond those of
+        `v`."""
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self)
+        axes = v.ndim
+        return lambda _, __, bar: jax.tree.map(lambda x: jnp.zeros((*x.shape, *bar.shape[axes:]), x.dtype), shapes)
+
 
 def solution(
+    right: Change,
     system: Callable[..., jax.Array],
     forward: Callable[..., jax.Array],
     backward: Callable[..., Change],
     exact_backward: Callable[..., Change] | None = None,
     seen: Callable[[tuple], tuple] = tuple,
-) -> Callable[[Any, Any, Change], jax.Array]:
-    """`dx` from `(known, at, right)`, for trailing batch axes, with all its derivatives.
+) -> Callable[[Any, Any], jax.Array]:
+    """`dx` from `(known, at)` for the right side, for trailing batch axes, with all its derivatives.
 
     **Arguments:**
 
+    - `right`: the right side.
     - `system(known, at, change)`: what the equations change by, all of it differentiable by `at`.
     - `forward(known, at, right)`: `dx`; `known` has what solves the system at the point `at`.
     - `backward(known, at, bar)`: its transpose; cotangents of all parts of `right`, from that of `dx`.
@@ -88,5 +97,6 @@ def solution(
 
         return right.unpacked(lax.custom_linear_solve(equations, right.packed(), solve, solve_transpose)).last
 
-    there, back = linear(forward, backward, exact, lambda known, at, right: right.last, exact_backward, seen)
-    return there
+    like, like_transpose = (lambda known, at, right: right.last), right.like(right.last)
+    there, back = linear(forward, backward, exact, like, exact_backward, seen, like_transpose)
+    return lambda known, at: there(known, at, right)

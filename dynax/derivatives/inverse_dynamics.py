@@ -164,7 +164,12 @@ def rnea_derivatives(model: Model, q, v, a, external=None) -> InverseDynamicsDer
     return InverseDynamicsDerivatives(*(batch_trailing(x, q.shape[1:]) for x in found))
 
 
-_rnea_derivatives = batch_last(rnea_derivatives)
+def _like(model: Model, q, v, *_) -> InverseDynamicsDerivatives:
+    """Of the shapes of `rnea_derivatives`."""
+    return InverseDynamicsDerivatives(*(jnp.zeros((model.nv, *v.shape), v.dtype) for _ in range(3)))
+
+
+_rnea_derivatives = batch_last(rnea_derivatives, like=_like)
 
 
 @for_models

@@ -61,7 +61,7 @@ def differentiable(execution: str) -> Callable:
         return found.tau, _tangent_of(primals, tangents, found, execution)
 
     value = trailing(both, rule_of_both)
-    return jax.jit(trailing(partial(rnea, execution=execution), rule))
+    return jax.jit(trailing(partial(rnea, execution=execution), rule, like=lambda model, q, v, *_: v))
 
 
 def _tangent_of(primals: tuple, tangents: tuple, found: Found, execution: str) -> jax.Array:
@@ -137,7 +137,7 @@ def _tangent_of(primals: tuple, tangents: tuple, found: Found, execution: str) -
             (leaves,) = along(jnp.ones_like(power))
         return Change(leaves, bar_q, bar_v, bar_a)
 
-    response, _ = linear(there, back, exact, lambda known, at, x: at.v, exact_back)
+    response, _ = linear(there, back, exact, lambda known, at, x: at.v, exact_back, like_transpose=right.like(v))
     point = Point(q, v, jnp.zeros_like(v) if a is None else a, moves.leaves)
     return response((found._replace(tau=None), jax.tree.leaves((model, external))), point, right)
 

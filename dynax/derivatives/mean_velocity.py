@@ -157,7 +157,7 @@ def rate(primals: tuple, tangents: tuple, a: jax.Array) -> jax.Array:
         last=(jnp.zeros_like(a) if is_zero(dtau) else jnp.broadcast_to(dtau, a.shape)).reshape(-1, *batch),
     )
     known = constants, at._replace(leaves=())
-    return solution(system, forward, backward)(known, at, right).reshape(a.shape)
+    return solution(right, system, forward, backward)(known, at).reshape(a.shape)
 
 
 # The accelerations of all evaluations, shape `(k, nv)`, which are found before: `(model, q, v, tau, half, found)`. A

@@ -92,7 +92,7 @@ def differentiable(core: Callable, execution: str, *, kept: bool = False) -> Cal
         return (a, found), (_tangent_of(primals, tangents, a, found, execution), jax.tree.map(jnp.zeros_like, found))
 
     value_and_residuals = trailing(partial(residuals, execution=execution), rule_with_residuals)
-    return trailing(core, rule)
+    return trailing(core, rule, like=lambda model, q, v, *_: v)
 
 
 class Point(NamedTuple):
@@ -204,7 +204,7 @@ def _tangent_of(
         return (None, constants), at
 
     right = moves.change
-    return solution(system, forward, backward, seen=seen if kept else tuple)((found, constants), at, right)
+    return solution(right, system, forward, backward, seen=seen if kept else tuple)((found, constants), at)
 
 
 def full(leaf: jax.Array, batch: tuple[int, ...]) -> jax.Array:

@@ -204,4 +204,4 @@ def _tangent_of(
     weights_of = trailing(weigh, weigh_again)
     exact_back = None if closed is None else trailing(back, back_again)
     known = found.factor, jax.tree.leaves((model, external))
-    return solution(system, there, back, exact_back)(known, Point(q, v, found.a, moves.leaves), moves.change)
+    return solution(moves.change, system, there, back, exact_back)(known, Point(q, v, found.a, moves.leaves))

@@ -150,7 +150,10 @@ def stepped(count: int) -> Callable[..., Stepped]:
     def core(model: Model, q, v, tau, dt) -> Stepped:
         return settled(model, place(model, q), v, tau, dt, count)
 
-    return trailing(core)
+    def like(model: Model, q, v, tau, dt) -> Stepped:
+        return Stepped(jnp.zeros((count, *tau.shape), v.dtype), v)
+
+    return trailing(core, like=like)
 
 
 def settled(model: Model, x: Place, v: jax.Array, tau: jax.Array, dt: jax.Array, count: int) -> Stepped:

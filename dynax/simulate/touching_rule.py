@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.algorithms.crba import crba
+from dynax.algorithms.crba import crba, like_matrix
 from dynax.compile.batching import known, linear, trailing
 from dynax.compile.zeros import along_moving, is_zero
 from dynax.contact.alart_curnier import matrix
@@ -171,7 +171,7 @@ def _change_of(rows: Rows | None) -> Callable[..., jax.Array]:
     )[0]
 
 
-mass = trailing(crba)
+mass = trailing(crba, like=like_matrix)
 
 
 def _rate_of_mass(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
