@@ -33,6 +33,7 @@ from dynax.optimize.dynamics import Moving, acceleration, acceleration_curvature
 from dynax.optimize.landing import landing, landing_curvature, within
 from dynax.optimize.tangents import curvature, jacobian, paired_curvature, rates
 from dynax.simulate.rollout import step
+from dynax.simulate.runge_kutta import adds
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
 
 Linearized = tuple[jax.Array, jax.Array, jax.Array | None]
@@ -302,18 +303,23 @@ def _of_euler(
     eye = jnp.eye(nv, dtype=x.dtype)
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
     later = v + dt * a
-    landed, turns = landing(model, q, dt * later, after[:nq])
-    width = turns.shape[1] // 2
-    first = np.arange(nv) - within(model)
-    moved = jnp.pad(within_joints(model, turns[:, :width]), ((0, 0), (0, nv + nu)))
-    for k in range(width):
-        moved = moved + dt * turns[:, width + k, None] * rates[np.minimum(first + k, nv - 1)]
+    if adds(model):
+        turns = None
+        landed, moved = q + dt * later - after[:nq], jnp.eye(*rates.shape, dtype=x.dtype) + dt * rates
+    else:
+        landed, turns = landing(model, q, dt * later, after[:nq])
+        width = turns.shape[1] // 2
+        first = np.arange(nv) - within(model)
+        moved = jnp.pad(within_joints(model, turns[:, :width]), ((0, 0), (0, nv + nu)))
+        for k in range(width):
+            moved = moved + dt * turns[:, width + k, None] * rates[np.minimum(first + k, nv - 1)]
     c, J = jnp.concatenate([landed, later - after[nq:]]), jnp.concatenate([moved, rates])
     if costate is None:
         return c, J, None
 
     costate_q, costate_v = costate[:nv], costate[nv:]
-    weights = dt * (dt * paired_within(model, turns[:, width:], costate_q) + costate_v)
+    by_later = costate_q if turns is None else paired_within(model, turns[:, turns.shape[1] // 2 :], costate_q)
+    weights = dt * (dt * by_later + costate_v)
     if closed_form(model):
         H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)
         if actuation is not None:
