@@ -214,7 +214,7 @@ def stepped(
     nothing = jnp.zeros(tree.nv, q.dtype)
     now, held, slope, following = nothing, nothing, nothing, []
     for (law, rows, moment, length, velocity), own in zip(groups, state, strict=True):
-        force, stiffness, damping = law.slopes(own, command[rows], length, velocity)
+        force, stiffness, damping = law.slopes(own, command[rows], length, velocity, dt)
         stiffness, damping = (jnp.maximum(c, 0.0) for c in (stiffness, damping))
         reach = jnp.abs(moment)
         now = now + moment.T @ jnp.broadcast_to(force, length.shape)

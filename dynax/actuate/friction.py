@@ -71,10 +71,10 @@ class LuGreFriction(Wrapper):
     slides, lags behind the velocity, and makes stick and slip. The state is `(z, that of the law)`, the bend `z`
     beginning at zero.
 
-    A step takes `z` exactly for the velocity at its beginning, and the bristles' stiffness implicitly: it is stable
-    however stiff they are. Where it begins in motion let the bristles be bent, `z = g(v) sign(v) / s0`, by
-    `Actuators.starting`: from zero they are taken to bend all of the first step, which then brakes far too much. What
-    has neither `coulomb` nor `static` has no bristles, and is only braked by `viscous`.
+    A step takes `z` exactly for the velocity at its beginning, and the bend at its end as linear in the velocity there,
+    by `d z+ / d v+ = dt (1 - e^-w) / w` with `w = s0 |v| dt / g(v)`: bristles are stable however stiff they are, and
+    what they stop stays where it is. What begins in motion is braked by no more than `g`, also by bristles not yet
+    bent. What has neither `coulomb` nor `static` has no bristles, and is only braked by `viscous`.
     """
 
     law: Any
@@ -105,7 +105,26 @@ class LuGreFriction(Wrapper):
         return jnp.zeros(size, dtype), self.law.initial(size, dtype)
 
     def advance(self, state, command, length, velocity, dt):
-        z, inner = state
+        bent = self._bent(state[0], velocity, dt)[0]
+        return bent, self.law.advance(state[1], command, length, velocity, dt)
+
+    def slopes(self, state, command, length, velocity, dt):
+        force, stiffness, damping = self.law.slopes(state[1], command, length, velocity, dt)
+        # `z` is one step behind the place, which has moved by the velocity at its end.
+        now, _ = self._bent(state[0], velocity, dt)
+        later, share = self._bent(now, velocity, dt)
+        pull = self.stiffness * later + self.damping * (later - now) / dt
+        # What slips is held too, by the secant `g / |v|`: a force that stays `g` in the step that brings a block to
+        # rest turns it round, step after step. Damping ends where bristles slip. Its share would jump where the
+        # velocity changes sign, and goes over within what bristles that stick would resist by `g`.
+        _, rubs, divisor = self._held(velocity)
+        way = jnp.tanh((self.stiffness * dt + self.damping) * velocity / divisor)
+        sticking = jnp.maximum(1.0 - self.stiffness * now / divisor * way, 0.0)
+        own = jnp.where(rubs, (self.stiffness * dt + self.damping * sticking) * share, 0.0)
+        return force - pull - self.viscous * velocity, stiffness, damping + own + self.viscous
+
+    def _bent(self, z: jax.Array, velocity: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The bend after a step of one velocity, and `(1 - e^-w) / w` where bristles slip by `w = s0 |v| dt / g`."""
         held, rubs, divisor = self._held(velocity)
         slipped = self.stiffness * jnp.abs(velocity) / divisor * dt
         some = slipped > 1e-4
@@ -114,14 +133,4 @@ class LuGreFriction(Wrapper):
         bent = z * jnp.exp(-slipped) + dt * velocity * share
         # The limit of `bent`: zero, with the derivative by the first bit of friction.
         none = held * jnp.sign(velocity) / jnp.where(self.stiffness > 0.0, self.stiffness, 1.0)
-        return jnp.where(rubs, bent, none), self.law.advance(inner, command, length, velocity, dt)
-
-    def slopes(self, state, command, length, velocity):
-        force, stiffness, damping = super().slopes(state, command, length, velocity)
-        # Bristles bend with the motion as far as they do not slip.
-        _, rubs, divisor = self._held(velocity)
-        sticking = jnp.clip(1.0 - self.stiffness * jnp.sign(velocity) * state[0] / divisor, 0.0, 1.0)
-        sticking = jnp.where(rubs, sticking, 0.0)
-        # Twice, for the bend follows the velocity before the step: with once, a load on bristles that are stiff for the
-        # step swings for ever (the map's determinant is 1), with twice its swing is half as much after each step.
-        return force, stiffness + 2.0 * self.stiffness * sticking, damping
+        return jnp.where(rubs, bent, none), share

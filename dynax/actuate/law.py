@@ -47,17 +47,17 @@ class AbstractActuator(Numbered, abc.ABC):
         return jax.tree.map(lambda x, rate: x + dt * rate, state, rate)
 
     def slopes(
-        self, state: Any, command: jax.Array, length: jax.Array, velocity: jax.Array
+        self, state: Any, command: jax.Array, length: jax.Array, velocity: jax.Array, dt: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The force, its stiffness `-dF/dlength` and its damping `-dF/dvelocity`, shapes `(k,)`."""
+        """The force as a step of `dt` takes it, its stiffness `-dF/dlength` and its damping `-dF/dvelocity`, shapes
+        `(k,)`: by differentiating the law, unless it knows better."""
 
         def of(length: jax.Array, velocity: jax.Array) -> jax.Array:
             return self(state, command, length, velocity)[0]
 
         one, none = jnp.ones_like(length), jnp.zeros_like(length)
-        force, by_length = jax.jvp(of, (length, velocity), (one, none))
-        _, by_velocity = jax.jvp(of, (length, velocity), (none, one))
-        return force, -by_length, -by_velocity
+        force, along = jax.linearize(of, length, velocity)
+        return force, -along(one, none), -along(none, one)
 
 
 @pytree_dataclass()
@@ -146,7 +146,7 @@ class Learned(AbstractActuator):
     def advance(self, state, command, length, velocity, dt):
         return self._said(state, command, length, velocity)[1]
 
-    def slopes(self, state, command, length, velocity):
+    def slopes(self, state, command, length, velocity, dt):
         none = jnp.zeros_like(length)
         return self(state, command, length, velocity)[0], none, none
 

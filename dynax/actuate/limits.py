@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -37,6 +39,26 @@ class Wrapper(AbstractActuator):
 
     def advance(self, state, command, length, velocity, dt):
         return self.law.advance(state, command, length, velocity, dt)
+
+    def slopes(self, state, command, length, velocity, dt):
+        straight = copy(self)
+        object.__setattr__(straight, "law", _Straight(self.law, length, velocity, dt))
+        return AbstractActuator.slopes(straight, state, command, length, velocity, dt)
+
+
+@dataclass
+class _Straight(AbstractActuator):
+    """A law as a step takes it, made linear about a length and a velocity: laws that know their slopes better than
+    their derivatives say are heard through what wraps them."""
+
+    law: AbstractActuator
+    length: jax.Array
+    velocity: jax.Array
+    dt: jax.Array
+
+    def __call__(self, state, command, length, velocity):
+        force, stiffness, damping = self.law.slopes(state, command, self.length, self.velocity, self.dt)
+        return force - stiffness * (length - self.length) - damping * (velocity - self.velocity), ()
 
 
 @pytree_dataclass()

@@ -119,3 +119,64 @@ def test_joints_without_friction_have_no_bristles():
     above = (force(held.at[0, 1].add(1e-6), v) - force(held, v)) / 1e-6
     np.testing.assert_allclose(jax.jacrev(force)(held, v)[:, 0, 1], above, rtol=1e-6)
     assert above[1] < -0.9
+
+
+BLOCK = dx.SpatialInertia(1.0, (0.0, 0.0, 0.0), (1e-2, 1e-2, 1e-2))
+SLIDER = dx.ModelBuilder().body("block", joint=dx.Prismatic((1.0, 0.0, 0.0)), inertia=BLOCK).build()
+
+
+def slid(law, speed, pushes, dt):
+    drive = actuate.on_joints(SLIDER, ["block_joint"], law)
+    return dx.rollout(SLIDER, jnp.zeros(1), jnp.full(1, speed), pushes[:, None], dt, actuators=drive)
+
+
+@pytest.mark.parametrize(("bristles", "damping"), [(1e4, 30.0), (1e5, 300.0), (1e6, 0.0)])
+def test_what_begins_in_motion_is_braked_by_friction_alone(bristles, damping):
+    """1 kg at 2 m/s on bristles that are not bent yet and slip long before the first step ends: as by an ODE solver, up
+    to what friction takes in one step, and the bristles' damping as they bend."""
+    law = actuate.LuGreFriction(actuate.Direct(), bristles, **NUMBERS, damping=damping)
+
+    def rate(_, x):
+        bending = x[0] - bristles * abs(x[0]) * x[1] / (1.0 + 0.5 * np.exp(-((x[0] / 0.1) ** 2)))
+        return -bristles * x[1] - damping * bending, bending
+
+    right = solve_ivp(rate, (0.0, 0.1), [2.0, 0.0], "Radau", [0.01, 0.1], rtol=1e-10, atol=1e-12).y[0]
+    for dt in (1e-2, 1e-3, 1e-4):
+        count = round(0.1 / dt)
+        found = slid(law, 2.0, jnp.zeros(count), dt).v
+        np.testing.assert_allclose(found[[count // 10, -1], 0], right, atol=dt + damping / bristles)
+
+
+@pytest.mark.parametrize("damping", [0.0, 300.0])
+def test_what_stiff_bristles_stop_stays_at_rest(damping):
+    """Also where the friction of one step would turn a block round: under pushes with the motion and against it."""
+    law = actuate.LuGreFriction(actuate.Direct(), 1e6, **NUMBERS, damping=damping)
+    pushes, speeds = jnp.array([-0.9, -0.3, 0.0, 0.3, 0.9]), jnp.array([3e-4, 3e-3, 0.03, 0.3])
+    over = jax.vmap(jax.vmap(lambda speed, push: slid(law, speed, jnp.full(1200, push), 1e-2), (None, 0)), (0, None))
+    run = jax.jit(over)(speeds, pushes)
+    assert np.max(np.abs(run.v[..., -100:, 0])) < 1e-9
+    np.testing.assert_allclose(1e6 * run.actuators[0][0][:, :, -1, 0], jnp.broadcast_to(pushes, (4, 5)), atol=1e-6)
+
+
+def test_a_step_with_bristles_has_no_jump_where_the_velocity_changes_sign():
+    law = actuate.LuGreFriction(actuate.Direct(), 1e4, **NUMBERS, damping=30.0)
+    taken = [law.slopes((jnp.full(1, 1e-4), ()), NONE, NONE, jnp.full(1, v), 1e-2) for v in (-1e-12, 1e-12)]
+    np.testing.assert_allclose(*taken, rtol=1e-6)
+
+
+def test_bristles_are_as_stiff_within_other_laws():
+    law, pushes = actuate.LuGreFriction(actuate.Direct(), 1e6, **NUMBERS), jnp.full(100, 0.7)
+    run = slid(law, 0.0, pushes, 1e-2)
+    for same in (actuate.ForceLimited(law, -50.0, 50.0), actuate.CommandLimited(law, -50.0, 50.0)):
+        np.testing.assert_allclose(slid(same, 0.0, pushes, 1e-2).v, run.v, rtol=1e-9, atol=1e-15)
+    late = slid(actuate.Delayed(actuate.ForceLimited(law, -50.0, 50.0), 3), 0.0, pushes, 1e-2)
+    np.testing.assert_allclose(late.v[4:], run.v[1:-3], rtol=1e-9, atol=1e-15)
+    # A limit that is reached holds the force.
+    force, *slopes = actuate.ForceLimited(law, -0.1, 0.1).slopes((jnp.full(1, 1e-6), ()), NONE, NONE, NONE, 1e-2)
+    assert force[0] == -0.1
+    np.testing.assert_array_equal(slopes, 0.0)
+    # And a learned law's is held within others as by itself.
+    learned = actuate.CommandLimited(actuate.Learned(lambda command, length, velocity: -9.0 * velocity), -1.0, 1.0)
+    force, *slopes = learned.slopes((), NONE, NONE, jnp.ones(1), 1e-2)
+    assert force[0] == -9.0
+    np.testing.assert_array_equal(slopes, 0.0)
