@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from dynax.actuate.law import AbstractActuator
@@ -72,9 +74,18 @@ class Actuators:
         return dataclasses.replace(self, start=state)
 
     def with_effort_limits(self, limits: ArrayLike) -> Actuators:
-        """With limits of what joints get, shape `(nv,)` or `(nv, 2)`, such as `model.effort_limits`."""
+        """With limits of what joints get, shape `(nv,)` or `(nv, 2)`, such as `model.effort_limits`.
+
+        Raises `ValueError` where a lower one is above the upper, as for a negative effort.
+        """
         limits = _floating(limits)
-        return dataclasses.replace(self, effort_limits=jnp.stack([-limits, limits], 1) if limits.ndim == 1 else limits)
+        limits = jnp.stack([-limits, limits], 1) if limits.ndim == 1 else limits
+        if not isinstance(limits, Tracer):
+            crossed = np.argwhere(np.asarray(limits[..., 0] > limits[..., 1]))
+            if len(crossed):
+                low, high = np.asarray(limits)[tuple(crossed[0])]
+                raise ValueError(f"effort limit {crossed[0][-1]} is from {low:g} to {high:g}: none is between")
+        return dataclasses.replace(self, effort_limits=limits)
 
     def with_gravity_compensation(self, fraction: ArrayLike) -> Actuators:
         """With a part of each body's weight carried, a number or shape `(n,)`: 1 holds the body in any pose."""
@@ -141,6 +152,8 @@ def on_frames(
     for name in as_names(frames, "frames"):
         tree.locate(name)
     wrench = _floating(wrench)
+    if wrench.shape[-1:] != (6,):
+        raise ValueError(f"`wrench` has shape {wrench.shape}, expected (6,) or ({len(frames)}, 6): [moment; force]")
     wrench = jnp.broadcast_to(wrench, (len(frames), 6)) if wrench.ndim == 1 else wrench
     return _one(law, FrameTransmission(wrench, tuple(frames)), frames if names is None else names)
 
@@ -149,6 +162,7 @@ def together(*parts: Actuators) -> Actuators:
     """All of some actuators; commands stand one part after the other."""
     names, rows, start = [], [], 0
     for part in parts:
+        refuse_others(part)
         rows += [tuple(start + row for row in group) for group in part.rows]
         names += part.names
         start += part.size
@@ -170,6 +184,8 @@ def together(*parts: Actuators) -> Actuators:
 def gravity_compensation(model: Model, q: ArrayLike, fraction: ArrayLike = 1.0) -> jax.Array:
     """The joint forces that carry a part of each body's weight, shape `(nv,)`. `fraction`: a number or shape `(n,)`."""
     part = jnp.asarray(fraction, model.mass.dtype)
+    if part.shape not in ((), model.mass.shape):
+        raise ValueError(f"`fraction` has shape {part.shape}, expected () or {model.mass.shape}: one for each body")
     first = model.first_moment * jnp.broadcast_to(part, model.mass.shape)[:, None]
     return gravity_force(model.replace(mass=model.mass * part, first_moment=first), q)
 
@@ -182,12 +198,14 @@ def actuation(
     x, groups = _groups(actuators, model, q, v)
     laid, rates = [], []
     for (law, rows, moment, length, velocity), own in zip(groups, state, strict=True):
-        force, rate = law(own, command[rows], length, velocity)
-        laid.append((rows, jnp.broadcast_to(force, length.shape), length, velocity, moment.T @ force))
+        with _named(actuators, law, rows):
+            force, rate = law(own, command[rows], length, velocity)
+            force = jnp.broadcast_to(force, length.shape)
+        laid.append((rows, force, length, velocity, moment.T @ force))
         rates.append(rate)
     total = sum((each[-1] for each in laid), jnp.zeros(_tree(model).nv, q.dtype))
     if actuators.effort_limits is not None:
-        total = jnp.clip(total, *_bounds(actuators, q.dtype))
+        total = jnp.clip(total, *_bounds(actuators, len(total), q.dtype))
     total = total + _carried(actuators, model, q)
     tau = total if x is None else x.T @ total
     force, length, velocity = (_in_order(actuators, [(e[0], e[k]) for e in laid], q.dtype) for k in (1, 2, 3))
@@ -214,18 +232,20 @@ def stepped(
     nothing = jnp.zeros(tree.nv, q.dtype)
     now, held, slope, following = nothing, nothing, nothing, []
     for (law, rows, moment, length, velocity), own in zip(groups, state, strict=True):
-        force, stiffness, damping = law.slopes(own, command[rows], length, velocity, dt)
+        with _named(actuators, law, rows):
+            following.append(law.advance(own, command[rows], length, velocity, dt))
+            forces = law.slopes(own, command[rows], length, velocity, dt)
+            force, stiffness, damping = (jnp.broadcast_to(c, length.shape) for c in forces)
         stiffness, damping = (jnp.maximum(c, 0.0) for c in (stiffness, damping))
         reach = jnp.abs(moment)
-        now = now + moment.T @ jnp.broadcast_to(force, length.shape)
+        now = now + moment.T @ force
         held = held + moment.T @ (force - dt * stiffness * velocity)
         slope = slope + reach.T @ ((damping + dt * stiffness) * jnp.sum(reach, 1))
-        following.append(law.advance(own, command[rows], length, velocity, dt))
     vt = v if x is None else tree_motion(model, q, v).v
     if actuators.effort_limits is None:
         total = held + slope * vt
     else:
-        low, high = _bounds(actuators, q.dtype)
+        low, high = _bounds(actuators, len(vt), q.dtype)
         free = (now > low) & (now < high)
         slope = jnp.where(free, slope, 0.0)
         total = jnp.where(free, held + slope * vt, jnp.clip(now, low, high))
@@ -262,8 +282,9 @@ def _groups(actuators: Actuators, model: Any, q: jax.Array, v: jax.Array) -> tup
     groups = []
     for law, transmission, rows in zip(actuators.laws, actuators.transmissions, actuators.rows, strict=True):
         law, transmission = typed((law, transmission), q.dtype)
-        moment = transmission.moment(tree, q)
-        groups.append((law, np.array(rows, int), moment, transmission.length(tree, q), moment @ vt))
+        with _named(actuators, transmission, rows):
+            moment, length = transmission.moment(tree, q), transmission.length(tree, q)
+        groups.append((law, np.array(rows, int), moment, length, moment @ vt))
     return x, groups
 
 
@@ -289,8 +310,10 @@ def _carried(actuators: Actuators, model: Any, q: jax.Array) -> jax.Array:
     return gravity_compensation(tree, q, actuators.compensation)
 
 
-def _bounds(actuators: Actuators, dtype: Any) -> tuple[jax.Array, jax.Array]:
+def _bounds(actuators: Actuators, nv: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
     limits = jnp.asarray(actuators.effort_limits, dtype)
+    if limits.shape != (nv, 2):
+        raise ValueError(f"`effort_limits` has shape {limits.shape}, expected ({nv}, 2): a row for each freedom")
     return limits[:, 0], limits[:, 1]
 
 
@@ -309,8 +332,31 @@ def _command(actuators: Actuators, command: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def _one(law: AbstractActuator, transmission: AbstractTransmission, names: Sequence[str]) -> Actuators:
+    if not isinstance(law, AbstractActuator):
+        raise ValueError(
+            f"`law` is {law!r}, expected an actuator, such as `actuate.Direct()`; a function is one in `Learned`"
+        )
     _check_names(names)
     return Actuators((law,), (transmission,), tuple(names), (tuple(range(len(names))),))
+
+
+def refuse_others(actuators: Any) -> None:
+    """A law alone has no joints."""
+    if not isinstance(actuators, Actuators):
+        raise ValueError(
+            f"a {type(actuators).__name__} is given for actuators, expected those of `actuate.on_joints` and its like"
+        )
+
+
+@contextmanager
+def _named(actuators: Actuators, part: Any, rows: Sequence[int]) -> Iterator[None]:
+    """Says whose law it was that raised."""
+    try:
+        yield
+    except Exception as error:
+        names = ", ".join(repr(actuators.names[row]) for row in rows)
+        error.add_note(f"in {type(part).__name__} of the actuators {names}, whose numbers are one for all or one each")
+        raise
 
 
 def row_of(names: Sequence[str], name: str) -> int:

@@ -53,8 +53,12 @@ class Filtered(Lag):
         return (command - x) / self.time_constant
 
     def follow(self, x, command, dt):
-        length = -self.time_constant * jnp.expm1(-dt / self.time_constant) if self.exact else dt
-        return within(self.limits, x + length * self.rate(x, command))
+        if not self.exact:
+            return within(self.limits, x + dt * self.rate(x, command))
+        # A constant of zero is no filter; with one in its place, for the sake of derivatives.
+        lags = jnp.asarray(self.time_constant) > 0
+        part = -jnp.expm1(-dt / jnp.where(lags, self.time_constant, 1.0))
+        return within(self.limits, jnp.where(lags, x + part * (command - x), command))
 
 
 @pytree_dataclass()

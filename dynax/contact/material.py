@@ -116,6 +116,8 @@ def of_stops(given: Sequence[Material], dtype: Any) -> Material:
 
 def check_material(material: Material, element: str) -> None:
     """`ModelError` for numbers that are none."""
+    if not isinstance(material, Material):
+        raise ModelError(f"its material is {material!r}, expected a Material", element=element)
     for part in (*DEFAULTS, *GROWING):
         value = getattr(material, part)
         if value is None or isinstance(value, Tracer):

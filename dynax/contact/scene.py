@@ -146,7 +146,7 @@ def scene(
     none.
     """
     bodies, names, placements = [], [], []
-    for k, collider in enumerate(colliders):
+    for k, collider in enumerate(_all_of(colliders)):
         name = collider.name or f"{collider.on}/{k}"
         if name in names:
             raise ModelError("there are two of this name", element=f"collider {name!r}")
@@ -217,6 +217,16 @@ def posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, o
 
 def of_group(a: Posed, b: Posed) -> Candidates:
     return jax.vmap(candidates)(a, b)
+
+
+def _all_of(colliders: Sequence[Collider]) -> Sequence[Collider]:
+    if isinstance(colliders, Collider):
+        raise ModelError("it is one collider, expected a list", element="colliders", hint="write [Collider(...)]")
+    for k, collider in enumerate(colliders):
+        if not isinstance(collider, Collider):
+            hint = "write Collider(body, shape)"
+            raise ModelError(f"it is {collider!r}, expected a Collider", element=f"colliders[{k}]", hint=hint)
+    return colliders
 
 
 def _check(collider: Collider, name: str) -> None:

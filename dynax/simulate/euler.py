@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -42,6 +43,10 @@ class SemiImplicitEuler(AbstractStepper):
 
     evaluations: int = 3
     keeps_gears = True
+
+    def __post_init__(self):
+        if not isinstance(self.evaluations, int | np.integer) or self.evaluations < 1:
+            raise ValueError(f"`evaluations` is {self.evaluations!r}, expected a whole number, one or more")
 
     def step(self, model: Model, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> State:
         v, _ = self.velocity(model, q, v, tau, dt)

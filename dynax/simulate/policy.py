@@ -127,6 +127,8 @@ def _like(memory: Any, new: Any) -> Any:
 
 
 def _command(tau: ArrayLike, size: int, q: jax.Array) -> jax.Array:
+    if tau is None:
+        raise ValueError(f"the policy returned None, expected shape ({size},)")
     tau = jnp.asarray(tau)
     if tau.shape != (size,):
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, overload
 
@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from dynax.actuate.actuators import Actuators, actuation, stepped, typed
+from dynax.actuate.actuators import Actuators, actuation, refuse_others, stepped, typed
 from dynax.actuate.sensor import Moment, Sensors, begin_all, moment, read_all
 from dynax.contact.scene import Scene
 from dynax.contact.stops import filled
@@ -139,6 +139,10 @@ def rollout(
     """
     model, method = _prepared(model, stepper)
     kept = _count(every, "every", 1)
+    if actuators is not None:
+        refuse_others(actuators)
+    if not isinstance(sensors, Mapping | None):
+        raise ValueError(f"`sensors` is a {type(sensors).__name__}, expected a dictionary of sensors by their names")
     through = Through(actuators, None if sensors is None else dict(sensors), key)
     if callable(controls):
         if steps is None:

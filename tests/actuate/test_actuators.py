@@ -320,3 +320,43 @@ def test_mistakes_are_named():
         actuate.on_joints(free, ["ball_joint"], STIFF)
     assert dataclasses.replace(drive).size == 2
     assert repr(drive) == "Actuators(2 PositionServo)"
+
+
+def test_what_does_not_fit_names_the_actuators():
+    model, nothing = arm(), jnp.zeros((3, 2))
+
+    def run(drive, controls=nothing, **options):
+        return dx.rollout(model, jnp.zeros(3), jnp.zeros(3), controls, 0.01, actuators=drive, **options)
+
+    both = actuate.on_joints(model, ["j0", "j1"], STIFF)
+    for law, gear in ((actuate.PositionServo([1.0, 2.0, 3.0]), 1.0), (STIFF, [1.0, 2.0, 3.0])):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            run(actuate.on_joints(model, ["j0", "j1"], law, gear=gear))
+        assert any("of the actuators 'j0', 'j1'" in note for note in raised.value.__notes__)
+    for law in (actuate.Direct, lambda *_: 0.0):
+        with pytest.raises(ValueError, match="expected an actuator, such as"):
+            actuate.on_joints(model, ["j0"], law)
+    for make in (run, actuate.together):
+        with pytest.raises(ValueError, match="a PositionServo is given for actuators"):
+            make(STIFF)
+    with pytest.raises(ValueError, match=r"effort limit 1 is from 2 to -2: none is between"):
+        both.with_effort_limits([2.0, -2.0])
+    with pytest.raises(ValueError, match=r"`effort_limits` has shape \(2, 2\), expected \(3, 2\)"):
+        run(both.with_effort_limits([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"`fraction` has shape \(2,\)"):
+        run(both.with_gravity_compensation([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"`wrench` has shape \(3,\)"):
+        actuate.on_frames(model, [model.body_names[0]], STIFF, wrench=[1.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="`sensors` is a list"):
+        run(both, sensors=[actuate.JointPosition()])
+    with pytest.raises(ValueError, match="the policy returned None"):
+        run(both, lambda t, q, v: None, steps=3)
+
+
+def test_a_filter_of_no_time_is_none():
+    def later(constants):
+        law = actuate.Filtered(STIFF, constants)
+        return law.advance((jnp.zeros(2), ()), jnp.ones(2), jnp.zeros(2), jnp.zeros(2), 0.01)[0]
+
+    np.testing.assert_allclose(later(jnp.array([0.0, 0.1])), [1.0, -np.expm1(-0.1)], rtol=1e-12)
+    assert np.all(np.isfinite(jax.jacrev(later)(jnp.array([0.0, 0.1]))))

@@ -179,6 +179,12 @@ def test_errors_name_the_argument(arguments, options, message):
         dx.rollout(MODEL, *arguments, **options)
 
 
+@pytest.mark.parametrize("evaluations", [0, 2.5])
+def test_a_stepper_without_evaluations_is_refused(evaluations):
+    with pytest.raises(ValueError, match=f"`evaluations` is {evaluations}, expected a whole number"):
+        dx.SemiImplicitEuler(evaluations=evaluations)
+
+
 def test_vmap_over_states_forces_and_masses():
     forces = jnp.stack([FORCES, -FORCES, 0.5 * FORCES])
     q, scale = Q + jnp.arange(3.0)[:, None], jnp.array([1.0, 1.5, 0.7])
