@@ -8,9 +8,11 @@ in the axes of the body's frame, about its origin.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -64,51 +66,114 @@ class Places(NamedTuple):
     """The accelerations while the modes keep their rates."""
 
 
+class Group(NamedTuple):
+    """What bodies of one level are at any state; the stacked axis is the last before those of a batch."""
+
+    polynomials: Polynomials
+    modal_mass: jax.Array
+    stiffness: jax.Array
+    damping: jax.Array
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """All bodies of a model, as the kernels of the recursion take them."""
+
+    groups: tuple[Group, ...]
+    nodes: dict[str, jax.Array]
+    """Those of displaced places, by the names in `FlexibleBody`."""
+    still: jax.Array
+    """Positions of those of the others."""
+    rows: tuple[tuple[int, ...], ...]
+    """Which bodies each group has."""
+
+
+jax.tree_util.register_dataclass(Stacked, ["groups", "nodes", "still"], ["rows"])
+
+
+def displaced(model: FlexibleModel) -> np.ndarray:
+    """Which places modes move, of each body its frame, which hangs on the first node, then the other nodes; all where
+    none does."""
+    still = [m.clamped and k == 0 for m in model.members for k in range(1 + len(m.nodes))]
+    return np.arange(len(still)) if all(still) else np.flatnonzero(~np.array(still))
+
+
+def stacked(model: FlexibleModel, dtype: Any) -> FlexibleModel:
+    """The model with its bodies stacked: what is the same for all states is worked out before the kernels that it is
+    given to. In a rollout that is once for all steps."""
+    if isinstance(model.bodies, Stacked):
+        return model
+    bodies: Any = _before(model, dtype)
+    return dataclasses.replace(model, bodies=bodies)
+
+
+def prepared(model: FlexibleModel, q: jax.Array) -> FlexibleModel:
+    """The model for a kernel of its own: `stacked` where the compiler knows the numbers of the bodies, and works that
+    out. Others are stacked in the kernel, in less time than more kernels take to start."""
+    known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(model.bodies))
+    return stacked(model, q.dtype) if known and isinstance(q, jax.core.Tracer) else model
+
+
+def stack(model: FlexibleModel, dtype: Any, axes: int = 0) -> Stacked:
+    """The bodies, whose leaves have `axes` trailing axes of a batch."""
+    most = max(member.modes for member in model.members)
+    padded = [_padded(body, most, dtype, axes) for body in model.bodies]
+    levels = dict.fromkeys(body.level for body in model.bodies)
+    rows = [tuple(k for k, body in enumerate(model.bodies) if body.level == level) for level in levels]
+    groups = []
+    for own in rows:
+        leaves = {
+            name: jnp.stack(jnp.broadcast_arrays(*(padded[k][name] for k in own)), axis=ndim)
+            for name, (ndim, _) in _AXES.items()
+            if not name.startswith("node")
+        }
+        body = dataclasses.replace(model.bodies[own[0]], **leaves)
+        groups.append(Group(body.polynomials, body.modal_mass, body.stiffness, body.damping))
+    nodes = {
+        name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
+        for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
+    }
+    moved, position = displaced(model), nodes["node_position"]
+    still = np.delete(np.arange(len(position)), moved)
+    return Stacked(tuple(groups), take_rows(nodes, moved), take_rows(position, still), tuple(rows))
+
+
+_before = jax.jit(stack, static_argnames=("dtype",))
+
+
+def _padded(body: FlexibleBody, most: int, dtype: Any, axes: int) -> dict[str, jax.Array]:
+    """All leaves with as many modes and batch axes as the others have."""
+    leaves = {}
+    for name, (ndim, modes) in _AXES.items():
+        leaf = getattr(body, name).astype(dtype)
+        leaf = leaf.reshape(leaf.shape + (1,) * (ndim + axes - leaf.ndim))
+        pads = [(0, most - body.num_modes if axis in modes else 0) for axis in range(leaf.ndim)]
+        leaves[name] = jnp.pad(leaf, pads) if modes else leaf
+    if body.level != "consistent":
+        leaves["node_foreshortening"] = jnp.zeros_like(leaves["node_foreshortening"])
+    return leaves
+
+
 class FlexibleBodies:
     """The bodies of a model for a state with trailing batch axes; modes have shape `(bodies, m, *batch)`."""
 
     def __init__(self, model: FlexibleModel, like: jax.Array):
         self.model, self.batch, self.dtype = model, like.shape[1:], like.dtype
-        self.most = max(member.modes for member in model.members)
-        padded = [self._padded(body) for body in model.bodies]
-        levels = dict.fromkeys(body.level for body in model.bodies)
-        self.groups: list[tuple[list[int], FlexibleBody, Polynomials]] = []
-        for level in levels:
-            rows = [k for k, body in enumerate(model.bodies) if body.level == level]
-            leaves = {
-                name: jnp.stack(jnp.broadcast_arrays(*(padded[k][name] for k in rows)), axis=ndim)
-                for name, (ndim, _) in _AXES.items()
-                if not name.startswith("node")
-            }
-            body = dataclasses.replace(model.bodies[rows[0]], **leaves)
+        if isinstance(model.bodies, Stacked):
+            found = model.bodies
+        else:
+            found = stack(model, self.dtype, len(self.batch))
             # Computed once: what they are made of would be fused into every sum over modes.
-            self.groups.append((rows, *jax.tree.map(apart, (body, body.polynomials))))
-        self._order = np.argsort([row for rows, *_ in self.groups for row in rows])
-        # Places: of each body its frame, which hangs on the first node, then the other nodes.
+            found = dataclasses.replace(found, groups=jax.tree.map(apart, found.groups))
+        self.groups = [(list(rows), group) for rows, group in zip(found.rows, found.groups, strict=True)]
+        self._order = np.argsort([row for rows, _ in self.groups for row in rows])
         self.owner = np.array([k for k, m in enumerate(model.members) for _ in range(1 + len(m.nodes))], dtype=int)
         self.first = np.array([k == 0 for m in model.members for k in range(1 + len(m.nodes))])
-        still = [m.clamped and k == 0 for m in model.members for k in range(1 + len(m.nodes))]
-        self.displaced = np.arange(len(still)) if all(still) else np.flatnonzero(~np.array(still))
-        """Those that modes move; all where none does."""
-        self.row = np.full(len(still), -1)
+        self.displaced = displaced(model)
+        self.row = np.full(len(self.owner), -1)
         """Of each place among these."""
         self.row[self.displaced] = np.arange(len(self.displaced))
-        self.nodes = {
-            name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
-            for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
-        }
-
-    def _padded(self, body: FlexibleBody) -> dict[str, jax.Array]:
-        """All leaves with as many modes and batch axes as the others have."""
-        leaves = {}
-        for name, (ndim, modes) in _AXES.items():
-            leaf = getattr(body, name).astype(self.dtype)
-            leaf = leaf.reshape(leaf.shape + (1,) * (ndim + len(self.batch) - leaf.ndim))
-            pads = [(0, self.most - body.num_modes if axis in modes else 0) for axis in range(leaf.ndim)]
-            leaves[name] = jnp.pad(leaf, pads) if modes else leaf
-        if body.level != "consistent":
-            leaves["node_foreshortening"] = jnp.zeros_like(leaves["node_foreshortening"])
-        return leaves
+        self.nodes, self.still = found.nodes, found.still
 
     def modes(self, x: jax.Array, table: np.ndarray) -> jax.Array:
         """The modal entries of a vector, by a table of `model.places`."""
@@ -116,14 +181,14 @@ class FlexibleBodies:
 
     def inertia(self, eta: jax.Array) -> Modal:
         """`M_m(eta)` (eqs. 23 to 25)."""
-        return Modal(*self._each(lambda body, of, eta: _modal(body, of.at(eta)), eta))
+        return Modal(*self._each(lambda own, eta: _modal(own, own.polynomials.at(eta)), eta))
 
     def moving(self, eta: jax.Array, rate: jax.Array, velocity: Motion) -> tuple[Modal, Force, jax.Array]:
         """`M_m(eta)`, and `b_m` (eqs. 33 and 39) on the frames and on the modes."""
 
-        def own(body: FlexibleBody, of: Polynomials, eta: jax.Array, *x) -> tuple:
-            here = of.at(eta)
-            return _modal(body, here), of.gyroscopic(here, *x)
+        def own(group: Group, eta: jax.Array, *x) -> tuple:
+            here = group.polynomials.at(eta)
+            return _modal(group, here), group.polynomials.gyroscopic(here, *x)
 
         spin, speed = ((v.x, v.y, v.z) for v in (velocity.angular, velocity.linear))
         modal, (own_modes, angular, linear) = self._each(own, eta, rate, spin, speed)
@@ -132,17 +197,17 @@ class FlexibleBodies:
     def elastic(self, eta: jax.Array, rate: jax.Array) -> jax.Array:
         """`K eta + D etad`."""
 
-        def own(body: FlexibleBody, _, eta: jax.Array, rate: jax.Array) -> jax.Array:
-            return summed(body.stiffness * eta[None] + body.damping * rate[None])
+        def own(group: Group, eta: jax.Array, rate: jax.Array) -> jax.Array:
+            return summed(group.stiffness * eta[None] + group.damping * rate[None])
 
         return self._each(own, eta, rate)
 
     def _each(self, function, *arrays):
         """A function of the stacked bodies of each level, results in body order with bodies in front."""
         found = []
-        for rows, body, of in self.groups:
+        for rows, group in self.groups:
             front = jax.tree.map(lambda a, rows=rows: take_rows(a, np.array(rows)), arrays)
-            own = function(body, of, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
+            own = function(group, *jax.tree.map(lambda a: jnp.moveaxis(a, 0, a.ndim - len(self.batch) - 1), front))
             found.append(jax.tree.map(lambda a: jnp.moveaxis(a, a.ndim - len(self.batch) - 1, 0), own))
         every = jax.tree.map(lambda *a: jnp.concatenate(_broadcast(a, a[0].ndim - len(self.batch))), *found)
         return take_rows(every, self._order)
@@ -157,7 +222,7 @@ class FlexibleBodies:
 
         the exact rates: `Pi_w` itself is right to first order only.
         """
-        nodes = take_rows(self.nodes, self.displaced)
+        nodes = self.nodes
         x, own = take_rows(eta, self.owner[self.displaced]), take_rows(rate, self.owner[self.displaced])
         drawn = apart(summed(nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
         slope = jnp.swapaxes(nodes["node_translation"], 1, 2) + drawn
@@ -203,14 +268,14 @@ class FlexibleBodies:
         """
         count, leaves, row = len(self.displaced), jax.tree.leaves(parts), self.row
         rows = [own, *(jnp.broadcast_to(a, (count, *self.batch)) for a in leaves)]
-        still = np.flatnonzero(row < 0)
-        if undeformed and len(still):
-            x, y, z = (-take_rows(a, still) for a in jnp.unstack(self.nodes["node_position"], axis=1))
-            one = jnp.ones((len(still), *self.batch), self.dtype)
+        still = len(self.still)
+        if undeformed and still:
+            x, y, z = (-a for a in jnp.unstack(self.still, axis=1))
+            one = jnp.ones((still, *self.batch), self.dtype)
             rows += [x * one, y * one, z * one, one, *(0.0 * one,) * 3]
         at, part = np.divmod(np.maximum(place - len(own), 0), len(leaves))
         index = len(own) + part * count + row[at]
-        fixed = len(own) + len(leaves) * count + part * len(still) + (np.cumsum(row < 0) - 1)[at] if undeformed else -1
+        fixed = len(own) + len(leaves) * count + part * still + (np.cumsum(row < 0) - 1)[at] if undeformed else -1
         index = np.where(place < len(own), place, np.where(row[at] < 0, fixed, index))
         return take_rows(jnp.concatenate(rows), index)
 
@@ -219,9 +284,9 @@ class FlexibleBodies:
         return take_rows(x, self.owner)
 
 
-def _modal(body: FlexibleBody, here: Deformed) -> tuple:
-    inertia = RigidInertia(body.mass, Vec3(*here.first_moment), Sym3(*here.inertia))
-    return inertia, Force(Vec3(*here.rotation), Vec3(*here.translation)), body.modal_mass
+def _modal(own: Group, here: Deformed) -> tuple:
+    inertia = RigidInertia(own.polynomials.mass, Vec3(*here.first_moment), Sym3(*here.inertia))
+    return inertia, Force(Vec3(*here.rotation), Vec3(*here.translation)), own.modal_mass
 
 
 def _vec(a: jax.Array) -> Vec3:

@@ -6,8 +6,9 @@ bends beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,7 @@ from dynax.algorithms.momentum import (
     potential_energy,
 )
 from dynax.algorithms.rnea import gravity_force, joint_forces, transmitted
+from dynax.bodies.flexible import prepared, stacked
 from dynax.compile.batching import batch_last
 from dynax.derivatives.forward_dynamics import (
     ForwardDynamicsDerivatives,
@@ -71,12 +73,21 @@ from dynax.operators.determinant import log_determinant
 from dynax.operators.factor import innovations_factor
 from dynax.routes.forward_dynamics import EXECUTIONS, forward_dynamics
 from dynax.routes.inverse_dynamics import bias_force, inverse_dynamics
-from dynax.tree.bodies import per_velocity, public_force, stacked
+from dynax.tree.bodies import per_velocity, public_force
+from dynax.tree.bodies import stacked as as_rows
 from dynax.tree.kinematics import kinematics
 from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
 
+Result = TypeVar("Result")
+
 # Kinematics: those of the skeleton.
+
+
+def _kernel(core: Callable[..., Result]) -> Callable[..., Result]:
+    """A function `(model, q, ...)` for trailing batch axes, for plain `vmap`."""
+    made: Callable[..., Any] = batch_last(core)
+    return lambda model, q, *rest: made(prepared(model, q), q, *rest)
 
 
 class Skeleton(NamedTuple):
@@ -87,18 +98,18 @@ class Skeleton(NamedTuple):
     bias: jax.Array
 
 
-@batch_last
+@_kernel
 def _configuration(model: FlexibleModel, q: jax.Array) -> jax.Array:
     return state(model, q).q
 
 
-@batch_last
+@_kernel
 def _skeleton(model: FlexibleModel, q: jax.Array, v: jax.Array) -> Skeleton:
     at = state(model, q, v)
     return Skeleton(at.q, at.v, at.drift)
 
 
-@batch_last
+@_kernel
 def _matrix(model: FlexibleModel, q: jax.Array) -> jax.Array:
     at = state(model, q)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape(model.nv, model.nv, *(1,) * (q.ndim - 1))
@@ -150,7 +161,7 @@ def _(model, q, v, name, *, frame):
 # Forces.
 
 
-@batch_last
+@_kernel
 def _inverse(model: FlexibleModel, q, v, a, external) -> jax.Array:
     return inverse(model, q, v, a, external)
 
@@ -166,7 +177,7 @@ def _(model, q, v, external=None):
     return _inverse(model, q, v, None, external)
 
 
-@batch_last
+@_kernel
 def _gravity(model: FlexibleModel, q) -> jax.Array:
     return inverse(model, q, jnp.zeros((model.nv, *q.shape[1:]), q.dtype), None, None, rest=True)
 
@@ -176,7 +187,7 @@ def _(model, q):
     return _gravity(model, *as_state(model, q=q))
 
 
-@batch_last
+@_kernel
 def _transmitted(model: FlexibleModel, q, v, a, external) -> jax.Array:
     m = moving(model, state(model, q, v), a, external)
     forces, s = transmitted(m.setup, m.kin, m.forces), m.setup
@@ -184,7 +195,7 @@ def _transmitted(model: FlexibleModel, q, v, a, external) -> jax.Array:
         public_force(s.constants.roots, m.kin.roots.rotation, forces.roots),
         public_force(s.constants.rows, m.kin.rows.rotation, forces.rows),
     )
-    return stacked(s.layout.body_order(parts))
+    return as_rows(s.layout.body_order(parts))
 
 
 @extend(joint_forces, FlexibleModel)
@@ -194,7 +205,7 @@ def _(model, q, v, a, external=None):
 
 # Inertia, and what is solved with it.
 
-_composite = batch_last(composite)
+_composite = _kernel(composite)
 
 
 @extend(mass_matrix, FlexibleModel)
@@ -213,14 +224,19 @@ for _function in (inverse_mass_matrix, innovations_factor, log_determinant):
     extend(_function, FlexibleModel)(_function.__wrapped__)
 
 
+def _on_stacked(function: Callable[..., Result]) -> Callable[..., Result]:
+    """For the steps of a rollout: the bodies are the same in all, and stacked once."""
+    return lambda model, q, *rest: function(stacked(model, q.dtype), q, *rest)
+
+
 _FORWARD = {
     execution: differentiable(partial(solved, execution=execution), inverse, closed_adjoint)
     for execution in sweep.EXECUTIONS
 }
 _FORWARD["automatic"] = _FORWARD["levels"]
-kept_flexible_dynamics = kept_solution(solved, factorize, inverse, closed_adjoint)
+kept_flexible_dynamics = _on_stacked(kept_solution(solved, factorize, inverse, closed_adjoint))
 """Forward dynamics `(model, q, v, tau, external)` in the steps of rollouts."""
-flexible_solution = known_solution(inverse, closed_adjoint)
+flexible_solution = _on_stacked(known_solution(inverse, closed_adjoint))
 """The same where it is known, `(model, q, v, tau, external, factor, a)`, with its derivatives."""
 
 
@@ -232,7 +248,8 @@ def _(model, q, v, tau, external=None, *, execution: str = "automatic"):
             f"execution {execution!r} {known}: for the model {model.name!r}, with bodies that bend, choose one of "
             f"{', '.join(_FORWARD)}"
         )
-    return _FORWARD[execution](model, *as_state(model, q=q, v=v, tau=tau, external=external))
+    q, *rest = as_state(model, q=q, v=v, tau=tau, external=external)
+    return _FORWARD[execution](prepared(model, q), q, *rest)
 
 
 @partial(jax.jit, static_argnames=("prescribed",))
@@ -273,7 +290,7 @@ def _inverse_slopes(model: FlexibleModel, q, v, a, external) -> InverseDynamicsD
     return InverseDynamicsDerivatives(q=by_q, v=by_v, a=mass_matrix(model, q))
 
 
-@batch_last
+@_kernel
 def _with_inverse_mass(model: FlexibleModel, q, v, tau, external) -> tuple[jax.Array, jax.Array]:
     a, factor = solved(model, q, v, tau, external)
     return a, inverse_of(factor, q)
@@ -281,10 +298,14 @@ def _with_inverse_mass(model: FlexibleModel, q, v, tau, external) -> tuple[jax.A
 
 @extend(forward_dynamics_derivatives, FlexibleModel)
 def _(model, q, v, tau, external=None):
-    return _forward_slopes(model, *as_state(model, q=q, v=v, tau=tau, external=external))[1]
+    return _and_slopes(model, *as_state(model, q=q, v=v, tau=tau, external=external))[1]
 
 
 @extend(forward_dynamics_and_derivatives, FlexibleModel)
+def _and_slopes(model: FlexibleModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
+    return _forward_slopes(prepared(model, q), q, v, tau, external)
+
+
 @jax.jit
 def _forward_slopes(model: FlexibleModel, q, v, tau, external=None) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
     if closed_adjoint(model, []) is not None:
@@ -305,7 +326,7 @@ class Whole(NamedTuple):
     potential: jax.Array
 
 
-@batch_last
+@_kernel
 def _whole(model: FlexibleModel, q, v) -> Whole:
     tree, at = model.skeleton, state(model, q, v)
     s = setup(tree, at.q, at.v)

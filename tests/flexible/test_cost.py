@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from flexible.systems import chain
 from operations import count
 
 import dynax as dx
+from dynax.compile.one_kernel import equations
 from dynax.embedding.flexible_nodes import forward
 
 
@@ -56,3 +58,18 @@ def test_both_routes_beside_the_counts_of_the_paper():
         frozen, _, less = counted(modes, "ruthless")
         assert frozen < most * articulated
         assert less < same  # what polynomials are made of is worked out once for all states
+
+
+def test_what_a_kernel_is_given_does_not_grow_with_known_bodies():
+    """They are stacked before, where the compiler works it out: a kernel is given as many arrays of three bodies as of
+    two. Those that the compiler does not know it takes as they are."""
+
+    def given(bodies: int, known: bool) -> int:
+        model = chain(bodies, 1)
+        state = dx.neutral(model), *jnp.zeros((2, model.nv))
+        function = partial(dx.forward_dynamics, model) if known else dx.forward_dynamics
+        traced = jax.make_jaxpr(function)(*(() if known else (model,)), *state)
+        (kernel,) = (e for e in equations(traced.jaxpr) if e.primitive.name == "dynax_batch_last")
+        return len(kernel.invars)
+
+    assert given(2, known=True) == given(3, known=True) < given(2, known=False) < given(3, known=False)
