@@ -145,6 +145,8 @@ def problem(
     start = jnp.asarray(x0)
     start = start if jnp.issubdtype(start.dtype, jnp.floating) else start.astype(float)
     steps = jnp.asarray(dt, start.dtype)
+    if knots is not None and (isinstance(knots, bool) or not isinstance(knots, int | np.integer) or knots < 0):
+        raise ValueError(f"`knots` is {knots!r}, expected a whole number, at least 1")
     if steps.ndim == 0 and knots is not None:
         steps = jnp.broadcast_to(steps, (knots,))
     if steps.ndim != 1 or (knots is not None and steps.shape != (knots,)):
@@ -153,6 +155,9 @@ def problem(
         raise ValueError("`knots` is 0: a problem has at least one step")
     if not isinstance(steps, Tracer) and not np.all(np.isfinite(steps)):
         raise ValueError(f"`dt` is not finite at knot {int(np.argmin(np.isfinite(steps)))}")
+    if isinstance(plant, ModelPlant | InversePlant) and not isinstance(steps, Tracer) and np.any(steps <= 0.0):
+        row = int(np.argmin(steps > 0.0))
+        raise ValueError(f"`dt` is {steps[row]} at knot {row}, expected the length of a step [s], positive")
     if start.shape != (plant.nx,):
         raise ValueError(f"`x0` has shape {start.shape}, expected ({plant.nx},); for a batch use jax.vmap")
     N = len(steps)

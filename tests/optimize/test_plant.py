@@ -116,6 +116,8 @@ def test_what_does_not_fit_is_named():
         o.plant(lambda x, u, p: x, states=1, controls=0)
     with pytest.raises(ValueError, match=r"`actuation` has shape \(13, 0\), expected one column or more"):
         o.plant(model, actuation=np.zeros((13, 0)))
+    with pytest.raises(ValueError, match=r"`dt` is 0\.0 at knot 1, expected the length of a step"):
+        o.problem(o.plant(model), np.append(dx.neutral(model), np.zeros(13)), [0.1, 0.0])
     with pytest.raises(ValueError, match="model 'welded' has no joint that moves"):
         o.plant(dx.ModelBuilder(name="welded").build())
 

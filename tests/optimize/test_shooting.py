@@ -307,6 +307,8 @@ def test_what_is_no_problem_is_named():
     cases = {
         r"`dt` is not finite at knot 1": lambda: problem(dt=[0.1, np.nan, 0.1]),
         r"`knots` is 0": lambda: problem(knots=0),
+        r"`knots` is 3.0, expected a whole number": lambda: problem(knots=3.0),
+        r"`knots` is -2, expected a whole number": lambda: problem(knots=-2),
         r"`costs` is one term, expected a list": lambda: problem(costs=fits),
         r"`params`\['a'\] is 'b', expected numbers": lambda: problem(params={"a": "b"}),
         r"`weight` of a residual is -1.0": lambda: o.residual(lambda x, u, p: u, -1.0),
