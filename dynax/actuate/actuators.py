@@ -76,9 +76,11 @@ class Actuators:
     def with_effort_limits(self, limits: ArrayLike) -> Actuators:
         """With limits of what joints get, shape `(nv,)` or `(nv, 2)`, such as `model.effort_limits`.
 
-        Raises `ValueError` where a lower one is above the upper, as for a negative effort.
+        Raises `ValueError` for another shape, and where a lower one is above the upper, as for a negative effort.
         """
         limits = _floating(limits)
+        if not limits.ndim or (limits.ndim > 1 and limits.shape[-1] != 2):
+            raise ValueError(f"effort limits have shape {limits.shape}, expected (nv,) or (nv, 2)")
         limits = jnp.stack([-limits, limits], 1) if limits.ndim == 1 else limits
         if not isinstance(limits, Tracer):
             crossed = np.argwhere(np.asarray(limits[..., 0] > limits[..., 1]))

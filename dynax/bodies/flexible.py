@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from dynax.compile.fence import apart
 from dynax.flexible import FlexibleBody
@@ -110,8 +110,8 @@ def stacked(model: FlexibleModel, dtype: Any) -> FlexibleModel:
 def prepared(model: FlexibleModel, q: jax.Array) -> FlexibleModel:
     """The model for a kernel of its own: `stacked` where the compiler knows the numbers of the bodies, and works that
     out. Others are stacked in the kernel, in less time than more kernels take to start."""
-    known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(model.bodies))
-    return stacked(model, q.dtype) if known and isinstance(q, jax.core.Tracer) else model
+    known = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(model.bodies))
+    return stacked(model, q.dtype) if known and isinstance(q, Tracer) else model
 
 
 def stack(model: FlexibleModel, dtype: Any, axes: int = 0) -> Stacked:

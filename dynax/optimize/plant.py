@@ -304,21 +304,22 @@ def _of_euler(
     rates = jnp.concatenate([dt * by_q, eye + dt * by_v, dt * by_u], axis=1)
     later = v + dt * a
     if adds(model):
-        turns = None
+        within_w = None  # the unit matrix
         landed, moved = q + dt * later - after[:nq], jnp.eye(*rates.shape, dtype=x.dtype) + dt * rates
     else:
         landed, turns = landing(model, q, dt * later, after[:nq])
         width = turns.shape[1] // 2
         first = np.arange(nv) - within(model)
-        moved = jnp.pad(within_joints(model, turns[:, :width]), ((0, 0), (0, nv + nu)))
+        within_q, within_w = turns[:, :width], turns[:, width:]
+        moved = jnp.pad(within_joints(model, within_q), ((0, 0), (0, nv + nu)))
         for k in range(width):
-            moved = moved + dt * turns[:, width + k, None] * rates[np.minimum(first + k, nv - 1)]
+            moved = moved + dt * within_w[:, k, None] * rates[np.minimum(first + k, nv - 1)]
     c, J = jnp.concatenate([landed, later - after[nq:]]), jnp.concatenate([moved, rates])
     if costate is None:
         return c, J, None
 
     costate_q, costate_v = costate[:nv], costate[nv:]
-    by_later = costate_q if turns is None else paired_within(model, turns[:, turns.shape[1] // 2 :], costate_q)
+    by_later = costate_q if within_w is None else paired_within(model, within_w, costate_q)
     weights = dt * (dt * by_later + costate_v)
     if closed_form(model):
         H = acceleration_curvature(model, Moving(q, v, tau), a, jnp.concatenate(jacobians, axis=1), weights)

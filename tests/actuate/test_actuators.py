@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -341,6 +342,9 @@ def test_what_does_not_fit_names_the_actuators():
             make(STIFF)
     with pytest.raises(ValueError, match=r"effort limit 1 is from 2 to -2: none is between"):
         both.with_effort_limits([2.0, -2.0])
+    for limits, shape in ((5.0, "()"), ([[1.0]], "(1, 1)")):
+        with pytest.raises(ValueError, match=re.escape(f"effort limits have shape {shape}, expected (nv,) or (nv, 2)")):
+            both.with_effort_limits(limits)
     with pytest.raises(ValueError, match=r"`effort_limits` has shape \(2, 2\), expected \(3, 2\)"):
         run(both.with_effort_limits([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"`fraction` has shape \(2,\)"):
