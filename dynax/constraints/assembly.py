@@ -29,6 +29,7 @@ from dynax.model.checks import as_state
 from dynax.model.configuration import integrate_rows, rate_rows, tangent_rows
 from dynax.model.flexible import skeleton_of
 from dynax.model.kinds import for_models
+from dynax.sweep.scan import settled
 
 ITERATIONS = 60
 """The most steps, unless others are asked for."""
@@ -114,7 +115,7 @@ def _closed(
 
     # Nothing is worse than not to have looked. One look a step, so that the conditions are compiled once.
     unseen = guess, jnp.full(nc, jnp.inf, dtype), jnp.zeros((nc, model.nv), dtype), jnp.ones(nc, dtype)
-    start = unseen, guess, jnp.asarray(0.1, dtype)
+    start = settled(lambda state: improved(0, state), (unseen, guess, jnp.asarray(0.1, dtype)))
     return lax.fori_loop(0, iterations + 1, improved, start)[0]
 
 

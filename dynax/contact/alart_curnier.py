@@ -55,7 +55,7 @@ SHARP = {"float64": 1e-12, "float32": 1e-7}
 FEW = 6
 """Contacts up to which samples wait for each other: to look for those that are not done takes longer (a quadruped's
 step 7.9 us instead of 6.5). Where there are more, some take ten times as many steps as most."""
-FIRST = 2
+FIRST = 1
 """Steps after which, of more contacts, those that are not done go on without the others; then after one step more than
 that, and so on."""
 TOGETHER = 1024
@@ -101,6 +101,16 @@ class After(NamedTuple):
     """The most that a contact gives along its normal, by what it may."""
     work: jax.Array
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
+
+
+class Remembered(NamedTuple):
+    """Of the step before, where Newton's method begins: what rests or slides goes on as it did, and is solved in one or
+    two steps."""
+
+    change: jax.Array
+    """`v - v*`, shape `(nv,)`."""
+    impulses: jax.Array
+    """In the frames of the contacts, and of stops, shape `(k, 3)` [N s]."""
 
 
 class Rounded(NamedTuple):
@@ -213,7 +223,9 @@ def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
 
 
-def _newton(harder: int, rows: Parts | None, problem: Impact) -> tuple[Going, Callable[[Going], Going]]:
+def _newton(
+    harder: int, rows: Parts | None, problem: Impact, before: Remembered | None = None
+) -> tuple[Going, Callable[[Going], Going]]:
     """Where Newton's method begins, and a step of it; contacts may be made harder so often."""
     dtype = problem.free.dtype
     parted: Any = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
@@ -318,13 +330,16 @@ def _newton(harder: int, rows: Parts | None, problem: Impact) -> tuple[Going, Ca
             (done | out) & ~again,
         )
 
-    none, still = jnp.zeros_like(problem.target), jnp.zeros_like(problem.free)
-    rest = left(still, at_first, problem.compliance)
+    impulses, pull = jnp.zeros_like(problem.target), jnp.zeros_like(problem.free)
+    v, rest = problem.free, left(pull, at_first, problem.compliance)
+    done, last = ~(rest > enough), rest
+    if before is not None:
+        change, impulses = before
+        v, pull, last = v + change, combined(problem.inertia, change), jnp.full_like(rest, jnp.inf)
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
     part = jnp.ones_like(problem.compliance)
-    done = ~(rest > enough)
-    going = problem.free, still, none, rest, jnp.zeros_like(rest)
+    going = v, pull, impulses, last, jnp.zeros_like(rest)
     begin = Going(zero, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, done)
     return begin, newton
 
@@ -339,54 +354,55 @@ def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> 
 
 @lru_cache(maxsize=512)
 def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """The function `((), problem)`: the velocity after the step, and the part of the compliances that was left; `width`
-    samples side by side; `many`: those that are not done go on without the others."""
+    """The function `((), problem, before)`: the velocity after the step, and the part of the compliances that was left;
+    `width` samples side by side; `many`: those that are not done go on without the others."""
 
-    begin = trailing(lambda _, problem: _newton(harder, rows, problem)[0])
+    begin = trailing(lambda _, problem, before: _newton(harder, rows, problem, before)[0])
 
     @trailing
     def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
         return _some(_newton(harder, rows, problem)[1], most, s)
 
-    def alone(problem: Impact) -> Going:
-        start, newton = _newton(harder, rows, problem)
+    def alone(problem: Impact, before: Remembered | None) -> Going:
+        start, newton = _newton(harder, rows, problem, before)
         return _some(newton, np.iinfo(np.int32).max, start)
 
-    def core(_: tuple, problem: Impact) -> tuple[jax.Array, jax.Array]:
+    def core(_: tuple, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
         batch = problem.free.shape[1:]
         if not many or math.prod(batch) <= width or jax.default_backend() != "cpu":
-            end = side_by_side(alone, batch, problem, width=width)
+            end = side_by_side(alone, batch, problem, before, width=width)
             return end.best, end.held
 
         def of_all(x: jax.Array) -> jax.Array:
             head = x.shape[: x.ndim - len(batch)]
             return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
 
-        problem = jax.tree.map(of_all, problem)
-        start = jax.vmap(partial(begin, ()), in_axes=-1, out_axes=-1)(problem)
+        problem, before = jax.tree.map(of_all, (problem, before))
+        start = jax.vmap(partial(begin, ()), in_axes=-1, out_axes=-1)(problem, before)
         end = in_rounds(partial(further, ()), FIRST, problem, start, width)
         return end.best.reshape(-1, *batch), end.held.reshape(-1, *batch)
 
     return trailing(core, tile=TOGETHER if many else None)
 
 
-def _found(harder: int, rows: Parts | None, problem: Impact) -> tuple[jax.Array, jax.Array]:
+def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
     numbers, size = len(problem.free) ** 2, problem.free.dtype.itemsize
     many = len(problem.jacobian) > FEW
     width = min(width_of(2 * numbers, size), WAITING) if many else width_of(numbers, size)
-    return _solved(harder, rows, width, many)((), problem)
+    return _solved(harder, rows, width, many)((), problem, before)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _velocity(harder: int, problem: Impact) -> tuple[jax.Array, jax.Array]:
-    return _found(harder, None, problem)
+def _velocity(harder: int, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
+    return _found(harder, None, problem, before)
 
 
 @_velocity.defjvp
 def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     """The momentum stays in balance, whatever changes. How hard contacts were made is taken as given."""
-    (problem,), (change,) = primals, tangents
-    v, part = _velocity(harder, problem)
+    problem, before = primals
+    change, _ = tangents
+    v, part = _velocity(harder, problem, before)
     fixed = lax.stop_gradient(part)
     problem, change = (x._replace(compliance=fixed * x.compliance) for x in (problem, change))
 
@@ -397,7 +413,7 @@ def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     return (v, part), (-solve(matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
 
 
-def after(problem: Impact, *, as_given: bool = False) -> After:
+def after(problem: Impact, before: Remembered | None = None, *, as_given: bool = False) -> After:
     """The velocity after the step, with derivatives of any order by the equation that it obeys.
 
     Contacts that give more than they may (`GIVES`) are made harder, unless compliances are to count `as_given`.
@@ -405,15 +421,15 @@ def after(problem: Impact, *, as_given: bool = False) -> After:
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
         return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none, none)
-    v, part = _velocity(0 if as_given else HARDER, problem)
+    v, part = _velocity(0 if as_given else HARDER, problem, before)
     return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
 
 
-def solved(problem: Impact, rows: Parts | None = None) -> tuple[jax.Array, jax.Array]:
+def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> tuple[jax.Array, jax.Array]:
     """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: how its
     matrix falls into parts."""
-    problem = lax.stop_gradient(problem)
-    v, part = _found(HARDER, rows, problem)
+    problem, before = lax.stop_gradient((problem, before))
+    v, part = _found(HARDER, rows, problem, before)
     return v, part * problem.compliance
 
 

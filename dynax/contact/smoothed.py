@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.alart_curnier import After, after, matrix
+from dynax.contact.alart_curnier import After, Remembered, after, matrix
 from dynax.contact.coulomb import Impact, coulomb, unbalanced
 from dynax.linear.solve import solve
 
@@ -116,9 +116,9 @@ def velocity_rate(law: Callable, given: tuple, changes: tuple, v: jax.Array) -> 
 
 
 @jax.custom_jvp
-def after_smoothed(problem: Impact, kappa: jax.Array) -> After:
+def after_smoothed(problem: Impact, kappa: jax.Array, before: Remembered | None) -> After:
     """What `after` gives, with the derivatives of contact relaxed by `kappa` [J]."""
-    return after(problem)
+    return after(problem, before)
 
 
 @after_smoothed.defjvp
@@ -128,22 +128,22 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
         return v, relaxed_law(kappa, problem, v)
 
     found = after_smoothed(*primals)
-    dv, impulses = jax.jvp(relaxed, primals, tangents)[1]
+    dv, impulses = jax.jvp(relaxed, primals[:2], tangents[:2])[1]
     return found, After(dv, impulses, *map(jnp.zeros_like, found[2:]))
 
 
 @jax.custom_jvp
-def after_from_distance(problem: Impact, near: jax.Array) -> After:
+def after_from_distance(problem: Impact, near: jax.Array, before: Remembered | None) -> After:
     """What `after` gives, with derivatives as if what will be apart touched in part: of the velocity that would bring
     it together the part `s = (1 - w / near)^2` is taken away, where it opens at `w` less than `near` [m/s] beyond what
     would close it within the step."""
-    return after(problem)
+    return after(problem, before)
 
 
 @after_from_distance.defjvp
 def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
-    problem, near = primals
-    found = after_from_distance(problem, near)
+    problem, near, before = primals
+    found = after_from_distance(problem, near, before)
     opening = problem.local(found.v)[:, 2] - problem.target[:, 2]
     part = lax.stop_gradient(jnp.clip(1.0 - opening / near, 0.0, 1.0) ** 2)
     some = (opening > 0) & (part > 0)

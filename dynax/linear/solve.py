@@ -13,6 +13,7 @@ from jax import lax
 from dynax.compile.batching import trailing
 from dynax.linear.each import each, side_by_side
 from dynax.linear.gauss_jordan import gauss_jordan
+from dynax.sweep.scan import varying_as
 
 
 def eliminated(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -49,6 +50,7 @@ def solve(a: jax.Array, b: jax.Array) -> jax.Array:
         return jax.vmap(solve)(one, other).reshape(*lead, *b.shape[-2:])
     if a.size == 0 or b.size == 0:
         return jnp.zeros(b.shape, b.dtype)
+    a, b = varying_as((), (a, b))
     right = b if b.ndim == 2 else b[:, None]
     found = lax.custom_linear_solve(
         lambda x: jnp.matmul(a, x, precision=lax.Precision.HIGHEST),
@@ -61,6 +63,7 @@ def solve(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def solve_rows(a: jax.Array, b: jax.Array) -> jax.Array:
     """`a^-1 b` for `(n, n, *batch)` and `(n, *batch)`, with all derivatives."""
+    a, b = varying_as((), (a, b))
     return lax.custom_linear_solve(
         lambda x: jnp.sum(a * x, axis=1),
         b,

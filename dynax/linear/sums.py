@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+
+from dynax.sweep.scan import scan
 
 
 def by_terms(rows: jax.Array, x: jax.Array) -> jax.Array:
@@ -12,7 +13,7 @@ def by_terms(rows: jax.Array, x: jax.Array) -> jax.Array:
     as a loop it is in one kernel with the rest, where a sum over an axis is in none, or is slow. So is its derivative.
     """
     nothing = jnp.zeros(jnp.broadcast_shapes(rows.shape[1:], x.shape[1:]), rows.dtype)
-    return lax.scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
+    return scan(lambda total, one: (total + one[0] * one[1], None), nothing, (rows, x))[0]
 
 
 @jax.custom_jvp
@@ -38,4 +39,4 @@ def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:
 
     batch = jnp.broadcast_shapes(left.shape[2:], right.shape[2:])
     nothing = jnp.zeros((left.shape[1], right.shape[1], *batch), left.dtype)
-    return lax.scan(added, nothing, (left, right))[0]
+    return scan(added, nothing, (left, right))[0]

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from dynax.linear.matrices import product
 from dynax.optimize.lqr import LQ, Descent, descent
+from dynax.sweep.scan import settled
 
 ITERATIONS = 30
 # How near to a limit a step may go, and how much of `mu` the next leaves at least.
@@ -88,7 +89,7 @@ def interior(lq: LQ, limits: tuple[jax.Array, jax.Array], policy: Descent, wante
     z = jnp.where(ends, -jnp.sum(policy.promise) / number / room(u), 0.0)
     none = jnp.zeros((), dtype)
     start = Inside(jnp.zeros_like(lq.q), u, z, none, policy, jnp.ones((), bool), jnp.zeros((), int), ~wanted)
-    s = jax.lax.while_loop(lambda s: ~s.over & (s.count < ITERATIONS), once, start)
+    s = jax.lax.while_loop(lambda s: ~s.over & (s.count < ITERATIONS), once, settled(once, start))
     # Through the motion, which is not where the last step would have ended.
     k = s.u - product(s.policy.K, s.x[:-1, :, None])[..., 0]
     slope = jnp.sum(lq.q * s.x) + jnp.sum(lq.r * s.u)

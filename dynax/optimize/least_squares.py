@@ -28,6 +28,7 @@ from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.solve import solve
 from dynax.optimize.implicit import no_change
 from dynax.optimize.result import Status
+from dynax.sweep.scan import settled
 
 RUNNING = -1
 # Of the damping, by which those tried at once differ from the last one's, and the most, of the largest curvature.
@@ -135,7 +136,11 @@ def _tried(f: Functions, params: Any, x: Any, z: jax.Array) -> tuple[Any, jax.Ar
 def _fitted(f: Functions, most: int, params: Any, x: Any, tolerance: jax.Array) -> Fit:
     far = jnp.full((), jnp.inf, tolerance.dtype)
     start = _State(x, jnp.full((), FIRST, far.dtype), jnp.zeros((), int), far, jnp.full((), RUNNING, int))
-    done = lax.while_loop(lambda s: s.status == RUNNING, lambda s: _improved(f, params, most, tolerance, s), start)
+
+    def improved(s: _State) -> _State:
+        return _improved(f, params, most, tolerance, s)
+
+    done = lax.while_loop(lambda s: s.status == RUNNING, improved, settled(improved, start))
     return Fit(done.x, done.error, done.status, done.count - 1)
 
 

@@ -35,6 +35,7 @@ from dynax.optimize.tangents import curvature, jacobian, paired_curvature, rates
 from dynax.simulate.rollout import step
 from dynax.simulate.runge_kutta import adds
 from dynax.simulate.stepper import AbstractStepper, State, refuse_closed
+from dynax.sweep.scan import varying_as
 
 Linearized = tuple[jax.Array, jax.Array, jax.Array | None]
 """What `linearized` gives."""
@@ -122,7 +123,7 @@ class ModelPlant:
 
     def pulled(self, x: jax.Array, slope: jax.Array) -> jax.Array:
         """The transpose of `rates`: the slope along tangents of that by the numbers of a state."""
-        nq, still = self.model.nq, jnp.zeros(self.model.nv, x.dtype)
+        nq, still = self.model.nq, varying_as((x, slope), jnp.zeros(self.model.nv, x.dtype))
         along = jax.linear_transpose(lambda d: rate_rows(self.model, x[:nq], d), still)
         return jnp.concatenate([*along(slope[:nq]), slope[nq:]])
 

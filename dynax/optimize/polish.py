@@ -17,6 +17,7 @@ from jax import lax
 from dynax.optimize.implicit import Point, conditions, held, left_over, masked, point_of, sides, solved, system_of
 from dynax.optimize.problem import Problem, total_cost
 from dynax.optimize.result import Result
+from dynax.sweep.scan import settled
 
 STEPS = 3
 
@@ -36,7 +37,7 @@ def polish(problem: Problem, result: Result) -> Result:
         better = miss < least
         return (new, jax.tree.map(partial(jnp.where, better), now, best), jnp.where(better, miss, least)), None
 
-    start = first, first, jnp.asarray(jnp.inf, first.x.dtype)
+    start = settled(lambda carry: step(carry, None)[0], (first, first, jnp.asarray(jnp.inf, first.x.dtype)))
     (_, best, _), _ = lax.scan(step, start, None, length=STEPS + 1)
     # As changes, so that what comes of `result` keeps its derivatives.
     change = jax.vmap(problem.plant.difference)(first.x, best.x)

@@ -25,6 +25,7 @@ from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.problem import Problem, penalised, total_cost
 from dynax.optimize.result import Status
 from dynax.optimize.shooting import rollout
+from dynax.sweep.scan import settled
 
 # Of the samples, those whose mean and deviation are taken.
 ELITE = 10
@@ -147,7 +148,7 @@ def _search(
         better = costs[own] < least
         return (update(now, ws, costs), jnp.where(better, ws[own], best), jnp.minimum(least, costs[own])), costs[own]
 
-    start = first, first.w, jnp.asarray(jnp.inf, dtype)
+    start = settled(lambda state: round_(state, key)[0], (first, first.w, jnp.asarray(jnp.inf, dtype)))
     (_, w, least), history = lax.scan(round_, start, jax.random.split(key, rounds))
     u = _curve(problem, w)
     x = rollout(problem, u)

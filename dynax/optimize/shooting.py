@@ -40,6 +40,7 @@ from dynax.optimize.plant import linearized, passed, passed_linearized
 from dynax.optimize.problem import Multipliers, Problem, cost_of, penalty_of, quadratic, stacked, told, value
 from dynax.optimize.result import History, Result, Status
 from dynax.optimize.tangents import curvature, directions, rates
+from dynax.sweep.scan import scan, settled, varying_as
 
 RUNNING = -1
 # Regularisation: the least that counts, and the most that is tried.
@@ -115,7 +116,8 @@ def rollout(problem: Problem, controls: ArrayLike) -> jax.Array:
         x = problem.plant.step(x, u, problem.params if row is None else (problem.params, row), dt)
         return x, x
 
-    _, xs = jax.lax.scan(step, problem.x0, (jnp.asarray(controls, problem.x0.dtype), rows, problem.dt))
+    at = jnp.asarray(controls, problem.x0.dtype), rows, problem.dt
+    _, xs = scan(step, varying_as(problem, problem.x0), at)
     return jnp.concatenate([problem.x0[None], xs])
 
 
@@ -184,7 +186,8 @@ def solve(
         for name, given, shape in (("path", known.path, path.shape), ("end", known.end, end.shape)):
             if given.shape != shape:
                 raise ValueError(f"`multipliers.{name}` has shape {given.shape}, expected {shape}")
-    return iterated(problem, x, u, known, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances, options)
+    given = problem, x, u, known, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances
+    return iterated(*varying_as((), given), options)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(7,))
@@ -212,10 +215,12 @@ def _iterated(problem: Problem, x, u, multipliers: Multipliers, costates, small,
         status=jnp.where(empty, int(Status.INFEASIBLE), RUNNING),
         history=History(*[none] * len(History._fields)),
     )
+
+    def iterate(s: State) -> State:
+        return _iterate(problem, s, small, tight, options)
+
     done = jax.lax.while_loop(
-        lambda s: (s.status == RUNNING) & (s.count < options.max_iterations),
-        lambda s: _iterate(problem, s, small, tight, options),
-        start,
+        lambda s: (s.status == RUNNING) & (s.count < options.max_iterations), iterate, settled(iterate, start)
     )
     status = jnp.where(done.status == RUNNING, int(Status.ITERATIONS), done.status)
     last = History(*(h[jnp.maximum(done.count - 1, 0)] for h in done.history))
@@ -328,7 +333,7 @@ def _followed(problem: Problem, x, u, policy: Descent, gaps, size) -> tuple[jax.
         return plant.integrate(after, (size - 1.0) * gap), (now, u, known)
 
     at = x[:-1], x[1:], u, policy.K, policy.k, gaps, rows, problem.dt, problem.limits
-    end, (xs, us, known) = jax.lax.scan(step, x[0], at)
+    end, (xs, us, known) = scan(step, varying_as((problem, size), x[0]), at)
     return jnp.concatenate([xs, end[None]]), us, known
 
 
@@ -399,14 +404,13 @@ def _iterate(problem: Problem, s: State, small, tight, options: Options) -> Stat
         if options.at_once == 1:
             return judged(tried, along(jnp.exp2(-tried.count.astype(dtype))))
         sizes = jnp.exp2(-(tried.count + jnp.arange(options.at_once)).astype(dtype))
-        return jax.lax.scan(lambda tried, at: (judged(tried, at), None), tried, jax.vmap(along)(sizes))[0]
+        return scan(lambda tried, at: (judged(tried, at), None), tried, jax.vmap(along)(sizes))[0]
 
+    none = Tried(
+        jnp.zeros((), int), jnp.zeros((), bool), jnp.asarray(jnp.inf, dtype), jnp.zeros((), dtype), plain, s.x, s.u
+    )
     tried = jax.lax.while_loop(
-        lambda tried: wanted & ~tried.over & (tried.count < options.step_sizes),
-        attempt,
-        Tried(
-            jnp.zeros((), int), jnp.zeros((), bool), jnp.asarray(jnp.inf, dtype), jnp.zeros((), dtype), plain, s.x, s.u
-        ),
+        lambda tried: wanted & ~tried.over & (tried.count < options.step_sizes), attempt, settled(attempt, none)
     )
     size, taken = tried.size, tried.size > 0
 

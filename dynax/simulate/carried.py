@@ -17,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from dynax.compile.batching import KEPT
 from dynax.compile.zeros import is_zero
 from dynax.constraints.independent import LOOSE
+from dynax.contact.alart_curnier import Remembered
 from dynax.contact.compliant import Patch, compliant_forces
 from dynax.contact.scene import Scene
 from dynax.embedding.charts import Charted, charted, in_chart, own_columns
@@ -27,6 +28,7 @@ from dynax.simulate.compliant import Compliant
 from dynax.simulate.geared import geared, on_gears
 from dynax.simulate.stepper import AbstractStepper, AnySystem, State, kept, later
 from dynax.simulate.touching import Touching
+from dynax.simulate.touching_end import nothing
 from dynax.simulate.trajectory import RolloutStatus, TouchReport
 
 SINGULAR = 1e-6
@@ -47,6 +49,8 @@ class Carried(NamedTuple):
     """Of scenes whose surfaces yield."""
     forces: jax.Array | None = None
     """Of contacts in the step before, where sensors ask for them, as `Moment.forces`."""
+    remembered: Remembered | None = None
+    """Of contacts in the step before, where steps have impulses."""
 
 
 class InChart(NamedTuple):
@@ -61,7 +65,9 @@ def begin(method: AbstractStepper, model: AnySystem, q: jax.Array, v: jax.Array,
     if isinstance(model, Scene):
         patch = Patch.fitting(model, q) if isinstance(method, Compliant) else None
         forces = jnp.zeros((len(model.candidates), 3), q.dtype) if felt else None
-        return Carried(q, v, touch=TouchReport.none(q.dtype), patch=patch, forces=forces)
+        remembered = nothing(model, q.dtype) if isinstance(method, Touching) else None
+        touch = TouchReport.none(q.dtype)
+        return Carried(q, v, touch=touch, patch=patch, forces=forces, remembered=remembered)
     if not isinstance(model, EmbeddedModel):
         return Carried(q, v)
     return _seen(in_chart(model, own_columns(model, q.dtype), jnp.zeros_like(v)), q, v)
@@ -79,9 +85,10 @@ def plain(method: AbstractStepper, model: AnySystem, q, v, tau, dt) -> State:
 def advanced(method: AbstractStepper, model: AnySystem, at: Carried, tau: jax.Array, dt: jax.Array) -> Carried:
     """A step of the method; `model` is that of its beginning."""
     if isinstance(model, Scene) and isinstance(method, Touching):
-        found = method.touched(model, at.q, at.v, tau, dt)
+        found = method.touched(model, at.q, at.v, tau, dt, at.remembered)
         forces = None if at.forces is None else found.impulses / dt
-        return Carried(found.q, found.v, touch=found.report, forces=forces)
+        remembered = lax.stop_gradient(found.remembered)
+        return Carried(found.q, found.v, touch=found.report, forces=forces, remembered=remembered)
     if isinstance(model, Scene) and isinstance(method, Compliant):
         assert at.patch is not None
         found = method.yielded(model, at.q, at.v, at.patch, tau, dt)

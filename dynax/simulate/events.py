@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dynax.sweep.scan import settled
+
 HALVINGS = {"float64": 60, "float32": 32}
 NEAR = {"float64": 1e-4, "float32": 1e-2}
 """Of a step: how far apart the states are that say how fast a guard falls."""
@@ -115,12 +117,14 @@ def run_events(
             return (h - jnp.where(falls, value / jnp.where(falls, rate, 1.0), 0.0), h, moved), None
 
         h = jnp.where(happens, at, left)
-        (_, h, moved), _ = lax.scan(correct, (h, h, state), None, length=CORRECTIONS + 1)
+        begin = settled(lambda found: correct(found, None)[0], (h, h, state))
+        (_, h, moved), _ = lax.scan(correct, begin, None, length=CORRECTIONS + 1)
         state = lax.cond(happens, lambda moved: jump(moved, which), lambda moved: moved, moved)
         time = time + h
         return (time, state), (time, jnp.where(happens, which, -1), state)
 
-    (time, state), (times, which, states) = lax.scan(micro, (jnp.zeros((), kind), state), None, length=budget)
+    begin = settled(lambda at: micro(at, None)[0], (jnp.zeros((), kind), state))
+    (time, state), (times, which, states) = lax.scan(micro, begin, None, length=budget)
     finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in (time, *jax.tree.leaves(state))]))
     short = lax.stop_gradient(duration - time) > 1e-6 * lax.stop_gradient(dt)
     status = jnp.where(finite, jnp.where(short, EventStatus.BUDGET, EventStatus.FINISHED), EventStatus.NOT_FINITE)
@@ -158,5 +162,5 @@ def _first(flow: Callable, guards: Callable, state: Any, longest: jax.Array) -> 
         return (k == 0) | ((k < 2 * halvings + 2) & jnp.any(high < jnp.inf))
 
     every = jnp.ones(count, bool)
-    _, _, high, never, begins = lax.while_loop(going, look, (0, nothing, ends, every, ~every))
+    _, _, high, never, begins = lax.while_loop(going, look, settled(look, (0, nothing, ends, every, ~every)))
     return jnp.where(never & begins & (high < jnp.inf), 0.0, high)

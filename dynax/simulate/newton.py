@@ -12,6 +12,7 @@ from dynax.embedding.model import EmbeddedModel, embedding_matrix
 from dynax.linear.solve import solve as solve_linear
 from dynax.model import Model
 from dynax.simulate.friction import tree
+from dynax.sweep.scan import settled
 
 Equation = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
@@ -70,7 +71,8 @@ def corrected(
 
     far = jnp.asarray(jnp.inf, guess.dtype)
     nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(correction, 0, guess)[1])
-    _, x, found, last, _, _ = jax.lax.while_loop(unfinished, correct, (0, guess, nothing, far, far, 0))
+    start = settled(correct, (0, guess, nothing, far, far, 0))
+    _, x, found, last, _, _ = jax.lax.while_loop(unfinished, correct, start)
     return jnp.where(last <= rounding**0.5 * size(x), x, jnp.nan), found
 
 

@@ -31,6 +31,7 @@ from dynax.simulate.stepper import AbstractStepper, AnySystem, State, refuse_ope
 from dynax.simulate.touching import Touching
 from dynax.simulate.trajectory import RolloutStatus, TouchReport, Trajectory
 from dynax.simulate.variational import Variational
+from dynax.sweep.scan import varying_as
 
 STEPPERS: dict[str, AbstractStepper] = {
     "semi_implicit": SemiImplicitEuler(),
@@ -335,7 +336,7 @@ def _scan(
         instant = seen(at, jnp.zeros_like(v), acting, jnp.zeros(size, q.dtype), times[0])
         own = None if erring is None else jax.random.fold_in(erring, 0)
         said, sensing = read_all(sensors, instant, begin_all(sensors, instant), own)
-    start = Going(at, memory, acting, sensing, said)
+    start = varying_as((model, xs, dt), Going(at, memory, acting, sensing, said))
     end, rows = scan(advance_all if every > 1 else advance, start, xs, steps // every)
     rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(start), rows)
     q, v, status, touch, acting, said, patch = rows

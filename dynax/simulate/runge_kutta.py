@@ -26,6 +26,7 @@ from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
+from dynax.sweep.scan import settled
 
 Row = tuple[float, ...]
 
@@ -84,7 +85,10 @@ class Tableau:
         empty = [jnp.zeros((each.shape[1], size), x.dtype) for each, size in ((of_rates, x.size), (of_velocities, nv))]
         given = jnp.arange(stages), jnp.asarray(delays, q.dtype), jnp.asarray((*starts[1:], 0)), of_rates, of_velocities
         before = jnp.zeros((stages if starts.any() else 0, q.size), q.dtype)
-        (end, _, changes, ways, begun), _ = jax.lax.scan(stage, (q, before, *empty, jnp.zeros_like(x)), given)
+        start = settled(
+            lambda found: stage(found, tuple(x[0] for x in given))[0], (q, before, *empty, jnp.zeros_like(x))
+        )
+        (end, _, changes, ways, begun), _ = jax.lax.scan(stage, start, given)
         for k in range(stages + 1, len(ways)):
             end = flowed(model, end, dt * ways[k])
         return end, x + dt * changes[stages], begun

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import FEW, After, after
+from dynax.contact.alart_curnier import FEW, After, Remembered, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
@@ -26,7 +26,7 @@ from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.gradients import Bundle, Exact, FromDistance, Gradient, Smoothed
 from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.touching_begin import where
-from dynax.simulate.touching_end import Touched, ended
+from dynax.simulate.touching_end import Touched, ended, of_chosen
 from dynax.simulate.touching_problem import Numbers, problem
 from dynax.simulate.touching_tree import asked, exact_step
 from dynax.simulate.trajectory import TouchReport
@@ -79,11 +79,20 @@ class Touching(AbstractStepper):
         found = self.touched(model, q, v, tau, dt)
         return found.q, found.v
 
-    def touched(self, scene: Scene, q: jax.Array, v: jax.Array, tau: jax.Array, dt: jax.Array) -> Touched:
-        """The step with what happened in it."""
+    def touched(
+        self,
+        scene: Scene,
+        q: jax.Array,
+        v: jax.Array,
+        tau: jax.Array,
+        dt: jax.Array,
+        before: Remembered | None = None,
+    ) -> Touched:
+        """The step with what happened in it. `before`: what was `remembered` of the step before, from where it is
+        solved sooner."""
         if isinstance(self.gradient, Bundle):
             exact = dataclasses.replace(self, gradient=Exact())
-            return _bundled(exact, self.gradient, scene, q, v, tau, dt)
+            return _bundled(exact, self.gradient, scene, q, v, tau, dt, before)
         model = cast(Model, scene.model)
         if closed(model):
             raise ValueError(
@@ -99,18 +108,18 @@ class Touching(AbstractStepper):
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
         elif isinstance(self.gradient, Exact) and closed_form(model) and _can_touch(scene):
             many = min(len(scene.candidates), numbers.most) > FEW  # as many as take part
-            return exact_step(numbers, many)(scene, q, v, tau, dt).touched
+            return exact_step(numbers, many)(scene, q, v, tau, dt, before).touched
         else:
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)
             chosen, axes = asked(scene, numbers, q, v, own, where(model, q), mass_matrix(stiff, q), dt)
-        return ended(scene, q, chosen, axes, self._after(scene, chosen.problem, dt))
+        return ended(scene, q, chosen, axes, self._after(scene, chosen.problem, dt, of_chosen(chosen, before)))
 
     def _numbers(self, nv: int, dtype: Any) -> Numbers:
         most = max(32, 2 * nv) if self.most is None else self.most
         return Numbers(self.relaxation, self.softness[int(dtype == jnp.float64)], most)
 
-    def _after(self, scene: Scene, problem: Impact, dt: jax.Array) -> After:
+    def _after(self, scene: Scene, problem: Impact, dt: jax.Array, before: Remembered | None) -> After:
         match self.gradient:
             case Smoothed(kappa):
                 kappa = scene.kappa if kappa is None else kappa
@@ -118,10 +127,10 @@ class Touching(AbstractStepper):
                     raise ValueError(
                         "Smoothed has no `kappa`, and the scene has none: give one, such as Smoothed(1e-3)"
                     )
-                return after_smoothed(problem, jnp.asarray(kappa, dt.dtype))
+                return after_smoothed(problem, jnp.asarray(kappa, dt.dtype), before)
             case FromDistance(reach):
-                return after_from_distance(problem, reach / dt)
-        return after(problem)
+                return after_from_distance(problem, reach / dt, before)
+        return after(problem, before)
 
 
 def _can_touch(scene: Scene) -> bool:
@@ -139,8 +148,8 @@ class _Told(NamedTuple):
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _together(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> _Told:
-    return _Told.of(method.touched(scene, q, v, tau, dt))
+def _together(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt, before: Remembered | None) -> _Told:
+    return _Told.of(method.touched(scene, q, v, tau, dt, before))
 
 
 @_together.defjvp
@@ -149,9 +158,9 @@ def _together_rate(method: Touching, bundle: Bundle, primals: tuple, tangents: t
     normal = np.random.default_rng(0).normal(size=(bundle.count, 2, primals[0].nv))
 
     def one(away: jax.Array) -> _Told:
-        def step(scene: Scene, q, v, tau, dt) -> _Told:
+        def step(scene: Scene, q, v, tau, dt, before: Remembered | None) -> _Told:
             model = cast(Model, scene.model)
-            told = _Told.of(method.touched(scene, integrate(model, q, away[0]), v + away[1], tau, dt)).touched
+            told = _Told.of(method.touched(scene, integrate(model, q, away[0]), v + away[1], tau, dt, before)).touched
             # The derivative of where it ends, seen from where the step itself ends.
             moved = difference(model, lax.stop_gradient(told.q), told.q)
             return _Told(told._replace(q=integrate(model, found.touched.q, moved)))
@@ -162,8 +171,8 @@ def _together_rate(method: Touching, bundle: Bundle, primals: tuple, tangents: t
     return found, jax.tree.map(lambda x: jnp.mean(x, axis=0), rates)
 
 
-def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt) -> Touched:
-    told = _together(method, bundle, scene, q, v, tau, dt).touched
+def _bundled(method: Touching, bundle: Bundle, scene: Scene, q, v, tau, dt, before: Remembered | None) -> Touched:
+    told = _together(method, bundle, scene, q, v, tau, dt, before).touched
     like = TouchReport.none(q.dtype)
     report = jax.tree.map(lambda x, kind: lax.stop_gradient(x).astype(kind.dtype), told.report, like)
     return told._replace(report=report)

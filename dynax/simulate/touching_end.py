@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After
+from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, Remembered
 from dynax.contact.scene import Scene
 from dynax.simulate.touching_problem import Chosen
 from dynax.simulate.trajectory import TouchReport, TouchStatus
@@ -26,15 +26,37 @@ class Touched(NamedTuple):
     """Of stops along their coordinates, in the order of `scene.limited` and `scene.stops`, shape `(l,)` [N s, N m s];
     negative at upper limits, of cones and of ropes."""
     report: TouchReport
+    remembered: Remembered
+    """Where the solution of the next step is sought first; of candidates, and then of stops."""
 
 
 def ended(scene: Scene, q: jax.Array, chosen: Chosen, axes: Turning, found: After) -> Touched:
     of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
     impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
     if chosen.rows is not None:
-        impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
+        none = jnp.zeros((len(scene.candidates), 3), q.dtype)
+        impulses, of_contacts = (none.at[chosen.rows].set(x) for x in (impulses, of_contacts))
     q, v = axes.ended(scene.model, q, found.v)
-    return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found))
+    # What was not solved is none to go on from.
+    well = jnp.all(jnp.isfinite(found.v)) & (found.unbalanced <= LEFT[q.dtype.name])
+    own = found.v - chosen.problem.free, jnp.concatenate([of_contacts, of_stops])
+    remembered = Remembered(*(jnp.where(well, x, 0.0) for x in lax.stop_gradient(own)))
+    return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found), remembered)
+
+
+def nothing(scene: Scene, dtype: Any) -> Remembered:
+    """What is remembered where there was no step."""
+    count = len(scene.candidates) + len(scene.limited) + len(scene.stops)
+    return Remembered(jnp.zeros(scene.nv, dtype), jnp.zeros((count, 3), dtype))
+
+
+def of_chosen(chosen: Chosen, before: Remembered | None) -> Remembered | None:
+    """What is remembered of the contacts that take part."""
+    if before is None or chosen.rows is None:
+        return before
+    count = len(before.impulses) - len(chosen.signs)
+    own = before.impulses[chosen.rows], before.impulses[count:]
+    return before._replace(impulses=jnp.concatenate(own))
 
 
 def _report(chosen: Chosen, found: After) -> TouchReport:

@@ -19,14 +19,14 @@ from jax import lax
 
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
-from dynax.contact.alart_curnier import TOGETHER, solved, told
+from dynax.contact.alart_curnier import TOGETHER, Remembered, solved, told
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.model import Model
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import Stepped, kick, law
 from dynax.simulate.touching_begin import Where, begun, where_and_pairs
-from dynax.simulate.touching_end import Touched, ended
+from dynax.simulate.touching_end import Touched, ended, of_chosen
 from dynax.simulate.touching_problem import Chosen, Numbers, branches_of_step, groups_of_step, problem
 from dynax.simulate.touching_rule import Known, Surfaces, velocity_of
 from dynax.simulate.turning import Turning
@@ -66,30 +66,31 @@ def asked(
 
 @lru_cache(maxsize=512)
 def exact_step(numbers: Numbers, many: bool) -> Callable[..., Step]:
-    """The function `(scene, q, v, tau, dt)` with the derivatives of the step itself; of `many` contacts, whose samples
-    are solved together."""
+    """The function `(scene, q, v, tau, dt, before)` with the derivatives of the step itself; of `many` contacts, whose
+    samples are solved together."""
 
     def asked_from(scene: Scene, q, v, tau, dt) -> tuple[Stepped, Chosen, Turning]:
         begin = begun(SemiImplicitEuler().evaluations)(scene.model, q, v, tau, dt)
         chosen, axes = _asked(scene, numbers, (q, v, tau, dt), begin.where, begin.pairs, begin.stepped)
         return begin.stepped, chosen, axes
 
-    def found(scene: Scene, q, v, tau, dt) -> Step:
+    def found(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
         stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
-        known = Solved(stepped, *solved(chosen.problem, chosen.branches))
+        known = Solved(stepped, *solved(chosen.problem, chosen.branches, of_chosen(chosen, before)))
         return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
-    def found_together(scene: Scene, q, v, tau, dt) -> Step:
+    def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
         rows = branches_of_step(scene, numbers)
         stepped, chosen, axes = by_samples(lambda *x: _without_rows(asked_from(*x)))(scene, q, v, tau, dt)
-        known = Solved(stepped, *solved(chosen.problem, rows or groups_of_step(scene, numbers)))
+        parts = rows or groups_of_step(scene, numbers)
+        known = Solved(stepped, *solved(chosen.problem, parts, of_chosen(chosen, before)))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
             return _ended(scene, (q, v, tau, dt), chosen._replace(branches=rows), axes, known)
 
         return by_samples(end)(scene, q, v, tau, dt, chosen, axes, known)
 
-    def again(known: Step, scene: Scene, q, v, tau, dt) -> Step:
+    def again(known: Step, scene: Scene, q, v, tau, dt, _: Remembered | None) -> Step:
         at, pairs = where_and_pairs(scene.model, q)
         chosen, axes = _asked(scene, numbers, (q, v, tau, dt), at, pairs, known.solved.stepped)
         return _ended(scene, (q, v, tau, dt), chosen, axes, known.solved)

@@ -18,6 +18,13 @@ def scan(step: Callable, start: Any, xs: Any, *, reverse: bool = False) -> tuple
     return lax.scan(step, varying_as(xs, start), xs, reverse=reverse)
 
 
+def settled(step: Callable[[Any], Any], start: Any) -> Any:
+    """`start` for a loop of `step`, varying over all devices over which what comes out of a step does."""
+    if not jax.sharding.get_abstract_mesh().manual_axes:
+        return start
+    return varying_as(step(start), start)  # of which the compiler keeps nothing
+
+
 def varying_as(others: Any, tree: Any) -> Any:
     """The same arrays, varying over all devices over which any of them, or any of the others, do."""
     if not jax.sharding.get_abstract_mesh().manual_axes:

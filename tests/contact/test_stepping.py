@@ -13,7 +13,7 @@ import pytest
 import dynax as dx
 from dynax import contact as c
 from dynax.contact import alart_curnier
-from dynax.contact.alart_curnier import after
+from dynax.contact.alart_curnier import Remembered, after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
 from dynax.simulate import Touching, TouchStatus
@@ -519,6 +519,60 @@ def test_few_begin_again_where_corners_slide_slowly(rng):
         return jax.lax.while_loop(lambda s: ~s.done, newton, begin).attempt
 
     assert np.sum(jax.jit(jax.vmap(attempts))(plates(rng)) > 0) < 15
+
+
+def test_what_goes_on_is_solved_sooner(rng):
+    """From what a step did the next one, which is a little different, is found in fewer steps of Newton's method, and
+    is the same; so is what nothing touches any more."""
+    problem = plates(rng)
+    found = jax.jit(jax.vmap(after))(problem)
+    before = Remembered(found.v - problem.free, found.impulses)
+    change = 1e-4 * rng.normal(size=problem.free.shape)
+    free = (problem.free + change).at[::10].set(jnp.array([0, 0, 0, 0, 0, 1.0]))
+    later = problem._replace(free=free)
+
+    def steps(problem, before):
+        begin, newton = alart_curnier._newton(alart_curnier.HARDER, None, problem, before)
+        return jax.lax.while_loop(lambda x: ~x[0].done, lambda x: (newton(x[0]), x[1] + 1), (begin, 0))
+
+    (cold, many), (warm, few) = (jax.jit(jax.vmap(steps))(later, own) for own in (None, before))
+    assert np.mean(many) > 4.0
+    assert np.mean(few) < 0.5 * np.mean(many)
+    assert np.all(few[::10] == 0)
+    same = np.max(np.abs(warm.best - cold.best), axis=1) < 1e-7
+    assert np.mean(same) > 0.98  # of some there are several solutions
+    told = jax.jit(jax.vmap(after))(later, before)
+    assert np.max(told.unbalanced) < 1e-7
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_a_rollout_is_its_steps(most):
+    """Where steps are sought first is no part of what they are: as one by one, with their derivatives, of a block that
+    falls on a slope, comes to lie on another corner, and slides."""
+    scene, q, _ = on_slope(np.deg2rad(27.0), c.Box([0.2, 0.2, 0.1]))
+    q, v = q.at[2].add(0.01), jnp.array([0.3, -2.0, 0.5, 0.3, 0.0, -0.5])
+    method = Touching(most=most)
+
+    def end(v):
+        return dx.rollout(scene, q, v, jnp.zeros((40, 6)), 0.005, stepper=method).v[-1]
+
+    def one_by_one(v):
+        def step(at, _):
+            return dx.step(scene, *at, jnp.zeros(6), 0.005, stepper=method), None
+
+        return jax.lax.scan(step, (q, v), None, length=40)[0][1]
+
+    own, alone = (jax.jit(jax.value_and_grad(lambda v, f=f: jnp.sum(f(v))))(v) for f in (end, one_by_one))
+    close(own[0], alone[0], 1e-7)
+    close(own[1], alone[1], 1e-6)
+
+
+def test_what_has_no_solution_is_forgotten():
+    scene = on_ground()
+    found = jax.jit(partial(Touching().touched, scene))(RISE(), jnp.full(6, jnp.nan), jnp.zeros(6), jnp.asarray(0.01))
+    assert found.report.status == TouchStatus.NOT_FINITE
+    for x in found.remembered:
+        close(x, 0.0, 0.0)
 
 
 def test_what_a_step_with_contact_refuses():
