@@ -333,7 +333,7 @@ def _newton(
     impulses, pull = jnp.zeros_like(problem.target), jnp.zeros_like(problem.free)
     v, rest = problem.free, left(pull, at_first, problem.compliance)
     done, last = ~(rest > enough), rest
-    if before is not None:
+    if before is not None:  # where it is done, the free velocity is the best, whatever was before
         change, impulses = before
         v, pull, last = v + change, combined(problem.inertia, change), jnp.full_like(rest, jnp.inf)
     zero = jnp.zeros(there.shape, int)

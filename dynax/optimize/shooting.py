@@ -187,6 +187,7 @@ def solve(
             if given.shape != shape:
                 raise ValueError(f"`multipliers.{name}` has shape {given.shape}, expected {shape}")
     given = problem, x, u, known, jnp.zeros((N + 1, plant.ndx), dtype), *tolerances
+    # What one device knows alone comes to be in all of them.
     return iterated(*varying_as((), given), options)
 
 

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from devices import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 (SNIPPET,) = (code for code in EXAMPLES if "Mesh" in code and "argv" not in code)
 
-# A fresh process, because the number of devices is fixed when JAX starts, and the other tests have one.
 SCRIPT = """
-import json
-import re
-import sys
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-
-import dynax as dx
-
-jax.config.update("jax_enable_x64", True)
-builder, hinge = dx.ModelBuilder(), dx.Revolute((0.0, 1.0, 0.0))
-rod = dx.SpatialInertia(1.0, (0.1, 0.0, 0.2), (0.1, 0.2, 0.15))
-builder.body("upper", joint=hinge, inertia=rod)
-builder.body("lower", parent="upper", joint=hinge, placement=dx.Transform(np.eye(3), (0.0, 0.0, 0.5)), inertia=rod)
-model = builder.build()
 over_batch = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
 explicit = NamedSharding(jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Explicit,)), PartitionSpec("batch"))
 TALK = r"all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter|collective-broadcast"
@@ -140,15 +120,9 @@ print(json.dumps({"devices": jax.device_count(), "cases": results, "gradient": r
 
 def found(folder: Path, *ways: str) -> dict:
     """What the script found; the example of the page runs after it in the same process."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    # The optimiser is off, as in the other tests: it has no say in what devices tell each other.
-    environment |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     shutil.copy(ROOT / "dynax" / "models" / "arm7.urdf", folder / "robot.urdf")
-    command = [sys.executable, "-W", "error", "-c", SCRIPT + SNIPPET, *ways]
-    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    first, shown = run.stdout.splitlines()
+    text = printed(8, SCRIPT + SNIPPET, *ways, folder=folder, timeout=300)
+    first, shown = text.splitlines()
     assert "PartitionSpec('batch'" in shown or "P('batch'" in shown
     return json.loads(first)
 
