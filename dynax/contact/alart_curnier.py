@@ -58,6 +58,9 @@ step 7.9 us instead of 6.5). Where there are more, some take ten times as many s
 FIRST = 1
 """Steps after which, of more contacts, those that are not done go on without the others; then after one step more than
 that, and so on."""
+MOST = 0.5
+"""The part of what is side by side that goes on together while more of it are not done: to leave the others takes as
+long as a step of a small robot (of one with four feet and 12 limits 9.0 us instead of 9.5)."""
 TOGETHER = 1024
 """Samples among which they are looked for: of a humanoid's step 27 us, 29 among 512, 49 where they wait in tiles."""
 WAITING = 80
@@ -91,6 +94,25 @@ TOO_MUCH = 3.0
 may, or where the last time is lost to rounding some 2.2 times that."""
 
 
+class Remembered(NamedTuple):
+    """Where Newton's method came to an end, and begins in the step after: what rests or slides goes on as it did, and
+    is solved in one or two steps. Zero where nothing touched, or it was given up."""
+
+    change: jax.Array
+    """`v - v*`, shape `(nv,)`."""
+    impulses: jax.Array
+    """In the frames of the contacts, and of stops, shape `(k, 3)` [N s]."""
+
+
+class Found(NamedTuple):
+    """By Newton's method."""
+
+    v: jax.Array
+    part: jax.Array
+    """Of the compliances, what was left, shape `(k,)`."""
+    remembered: Remembered
+
+
 class After(NamedTuple):
     v: jax.Array
     impulses: jax.Array
@@ -101,16 +123,7 @@ class After(NamedTuple):
     """The most that a contact gives along its normal, by what it may."""
     work: jax.Array
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
-
-
-class Remembered(NamedTuple):
-    """Of the step before, where Newton's method begins: what rests or slides goes on as it did, and is solved in one or
-    two steps."""
-
-    change: jax.Array
-    """`v - v*`, shape `(nv,)`."""
-    impulses: jax.Array
-    """In the frames of the contacts, and of stops, shape `(k, 3)` [N s]."""
+    remembered: Remembered
 
 
 class Rounded(NamedTuple):
@@ -334,7 +347,7 @@ def _newton(
     v, rest = problem.free, left(pull, at_first, problem.compliance)
     done, last = ~(rest > enough), rest
     if before is not None:  # where it is done, the free velocity is the best, whatever was before
-        change, impulses = before
+        change, impulses = (jnp.where(done, 0.0, x) for x in before)
         v, pull, last = v + change, combined(problem.inertia, change), jnp.full_like(rest, jnp.inf)
     zero = jnp.zeros(there.shape, int)
     kappa = jnp.full_like(there, first[0])
@@ -345,17 +358,20 @@ def _newton(
 
 
 def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> Going:
-    """So many steps, or until all samples are done."""
+    """So many steps, and more while most samples are not done; or until all are."""
     count = jnp.zeros((), jnp.int32)
-    return lax.while_loop(
-        lambda x: (x[0] < most) & ~jnp.all(x[1].done), lambda x: (x[0] + 1, newton(x[1])), (count, s)
-    )[1]
+
+    def on(x: tuple) -> jax.Array:
+        left = jnp.sum(~x[1].done, dtype=jnp.int32)
+        return (left > 0) & ((x[0] < most) | (left > MOST * x[1].done.size))
+
+    return lax.while_loop(on, lambda x: (x[0] + 1, newton(x[1])), (count, s))[1]
 
 
 @lru_cache(maxsize=512)
-def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """The function `((), problem, before)`: the velocity after the step, and the part of the compliances that was left;
-    `width` samples side by side; `many`: those that are not done go on without the others."""
+def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable[..., Found]:
+    """The function `((), problem, before)`; `width` samples side by side; `many`: those that are not done go on without
+    the others."""
 
     begin = trailing(lambda _, problem, before: _newton(harder, rows, problem, before)[0])
 
@@ -367,11 +383,14 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
         start, newton = _newton(harder, rows, problem, before)
         return _some(newton, np.iinfo(np.int32).max, start)
 
-    def core(_: tuple, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
+    def found(problem: Impact, end: Going) -> Found:
+        change = end.v - problem.free
+        return Found(end.best, end.held, Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses))
+
+    def core(_: tuple, problem: Impact, before: Remembered | None) -> Found:
         batch = problem.free.shape[1:]
         if not many or math.prod(batch) <= width or jax.default_backend() != "cpu":
-            end = side_by_side(alone, batch, problem, before, width=width)
-            return end.best, end.held
+            return found(problem, side_by_side(alone, batch, problem, before, width=width))
 
         def of_all(x: jax.Array) -> jax.Array:
             head = x.shape[: x.ndim - len(batch)]
@@ -379,13 +398,13 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
 
         problem, before = jax.tree.map(of_all, (problem, before))
         start = jax.vmap(partial(begin, ()), in_axes=-1, out_axes=-1)(problem, before)
-        end = in_rounds(partial(further, ()), FIRST, problem, start, width)
-        return end.best.reshape(-1, *batch), end.held.reshape(-1, *batch)
+        end = found(problem, in_rounds(partial(further, ()), FIRST, problem, start, width))
+        return jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *batch), end)
 
     return trailing(core, tile=TOGETHER if many else None)
 
 
-def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
+def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered | None) -> Found:
     numbers, size = len(problem.free) ** 2, problem.free.dtype.itemsize
     many = len(problem.jacobian) > FEW
     width = min(width_of(2 * numbers, size), WAITING) if many else width_of(numbers, size)
@@ -393,24 +412,25 @@ def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered 
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _velocity(harder: int, problem: Impact, before: Remembered | None) -> tuple[jax.Array, jax.Array]:
+def _velocity(harder: int, problem: Impact, before: Remembered | None) -> Found:
     return _found(harder, None, problem, before)
 
 
 @_velocity.defjvp
-def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[Found, Found]:
     """The momentum stays in balance, whatever changes. How hard contacts were made is taken as given."""
     problem, before = primals
     change, _ = tangents
-    v, part = _velocity(harder, problem, before)
-    fixed = lax.stop_gradient(part)
+    found = _velocity(harder, problem, before)
+    v, fixed = found.v, lax.stop_gradient(found.part)
     problem, change = (x._replace(compliance=fixed * x.compliance) for x in (problem, change))
 
     def rest(problem: Impact) -> jax.Array:
         return unbalanced(problem, v, coulomb(problem, v))
 
     moved = jax.jvp(rest, (problem,), (change,))[1]
-    return (v, part), (-solve(matrix(problem, stiffness(problem, v)), moved), jnp.zeros_like(part))
+    rate = -solve(matrix(problem, stiffness(problem, v)), moved)
+    return found, jax.tree.map(jnp.zeros_like, found)._replace(v=rate)
 
 
 def after(problem: Impact, before: Remembered | None = None, *, as_given: bool = False) -> After:
@@ -420,17 +440,15 @@ def after(problem: Impact, before: Remembered | None = None, *, as_given: bool =
     """
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
-        return After(problem.free, jnp.zeros((0, 3), problem.free.dtype), none, none, none)
-    v, part = _velocity(0 if as_given else HARDER, problem, before)
-    return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v)
+        impulses = jnp.zeros((0, 3), problem.free.dtype)
+        return After(problem.free, impulses, none, none, none, Remembered(jnp.zeros_like(problem.free), impulses))
+    v, part, remembered = _velocity(0 if as_given else HARDER, problem, before)
+    return told(problem._replace(compliance=lax.stop_gradient(part) * problem.compliance), v, remembered)
 
 
-def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> tuple[jax.Array, jax.Array]:
-    """The velocity after the step, and the compliances with which it was found; without derivatives. `rows`: how its
-    matrix falls into parts."""
-    problem, before = lax.stop_gradient((problem, before))
-    v, part = _found(HARDER, rows, problem, before)
-    return v, part * problem.compliance
+def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> Found:
+    """The velocity after the step, without derivatives. `rows`: how its matrix falls into parts."""
+    return _found(HARDER, rows, *lax.stop_gradient((problem, before)))
 
 
 @trailing
@@ -448,6 +466,6 @@ def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     return impulses, *lax.stop_gradient((lost, gives, work))
 
 
-def told(problem: Impact, v: jax.Array) -> After:
+def told(problem: Impact, v: jax.Array, remembered: Remembered) -> After:
     """What is to be known of the velocity after the step."""
-    return After(v, *_told((), problem, v))
+    return After(v, *_told((), problem, v), remembered)

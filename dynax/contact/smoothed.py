@@ -129,7 +129,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
 
     found = after_smoothed(*primals)
     dv, impulses = jax.jvp(relaxed, primals[:2], tangents[:2])[1]
-    return found, After(dv, impulses, *map(jnp.zeros_like, found[2:]))
+    return found, jax.tree.map(jnp.zeros_like, found)._replace(v=dv, impulses=impulses)
 
 
 @jax.custom_jvp
@@ -157,4 +157,4 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
 
     dv = velocity_rate(law, (problem,), tangents[:1], found.v)
     impulses = jax.jvp(law, (problem, found.v), (tangents[0], dv))[1]
-    return found, After(dv, impulses, *map(jnp.zeros_like, found[2:]))
+    return found, jax.tree.map(jnp.zeros_like, found)._replace(v=dv, impulses=impulses)

@@ -34,13 +34,9 @@ def ended(scene: Scene, q: jax.Array, chosen: Chosen, axes: Turning, found: Afte
     of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.frames)])
     impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
     if chosen.rows is not None:
-        none = jnp.zeros((len(scene.candidates), 3), q.dtype)
-        impulses, of_contacts = (none.at[chosen.rows].set(x) for x in (impulses, of_contacts))
+        impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
     q, v = axes.ended(scene.model, q, found.v)
-    # What was not solved is none to go on from.
-    well = jnp.all(jnp.isfinite(found.v)) & (found.unbalanced <= LEFT[q.dtype.name])
-    own = found.v - chosen.problem.free, jnp.concatenate([of_contacts, of_stops])
-    remembered = Remembered(*(jnp.where(well, x, 0.0) for x in lax.stop_gradient(own)))
+    remembered = lax.stop_gradient(_of_candidates(scene, chosen, found.remembered))
     return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found), remembered)
 
 
@@ -59,8 +55,16 @@ def of_chosen(chosen: Chosen, before: Remembered | None) -> Remembered | None:
     return before._replace(impulses=jnp.concatenate(own))
 
 
+def _of_candidates(scene: Scene, chosen: Chosen, found: Remembered) -> Remembered:
+    if chosen.rows is None:
+        return found
+    of_contacts, of_stops = jnp.split(found.impulses, [len(chosen.rows)])
+    every = jnp.zeros((len(scene.candidates), 3), of_contacts.dtype).at[chosen.rows].set(of_contacts)
+    return found._replace(impulses=jnp.concatenate([every, of_stops]))
+
+
 def _report(chosen: Chosen, found: After) -> TouchReport:
-    v, impulses, unbalanced, gives, work = found
+    v, impulses, unbalanced, gives, work, _ = found
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
         (gives > TOO_MUCH, TouchStatus.TOO_SOFT),

@@ -20,6 +20,8 @@ from jax import lax
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
 from dynax.contact.alart_curnier import TOGETHER, Remembered, solved, told
+from dynax.contact.coulomb import Impact
+from dynax.contact.grouping import Parts
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.model import Model
@@ -39,6 +41,13 @@ class Solved(NamedTuple):
     velocity: jax.Array
     """After it."""
     compliance: jax.Array
+    """With which it was found."""
+    remembered: Remembered
+
+    @classmethod
+    def of(cls, stepped: Stepped, problem: Impact, rows: Parts | None, before: Remembered | None) -> Solved:
+        found = solved(problem, rows, before)
+        return cls(stepped, found.v, found.part * lax.stop_gradient(problem.compliance), found.remembered)
 
 
 class Step(NamedTuple):
@@ -76,14 +85,14 @@ def exact_step(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
     def found(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
         stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
-        known = Solved(stepped, *solved(chosen.problem, chosen.branches, of_chosen(chosen, before)))
+        known = Solved.of(stepped, chosen.problem, chosen.branches, of_chosen(chosen, before))
         return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
     def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
         rows = branches_of_step(scene, numbers)
         stepped, chosen, axes = by_samples(lambda *x: _without_rows(asked_from(*x)))(scene, q, v, tau, dt)
         parts = rows or groups_of_step(scene, numbers)
-        known = Solved(stepped, *solved(chosen.problem, parts, of_chosen(chosen, before)))
+        known = Solved.of(stepped, chosen.problem, parts, of_chosen(chosen, before))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
             return _ended(scene, (q, v, tau, dt), chosen._replace(branches=rows), axes, known)
@@ -119,5 +128,5 @@ def _ended(scene: Scene, given: tuple[jax.Array, ...], chosen: Chosen, axes: Tur
     surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
     before = Known(known.stepped.accelerations, known.compliance, own.inertia)
     after = velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, known.velocity)
-    touched = ended(scene, q, chosen, axes, told(own._replace(compliance=known.compliance), after))
-    return Step(touched, known)
+    found = told(own._replace(compliance=known.compliance), after, known.remembered)
+    return Step(ended(scene, q, chosen, axes, found), known)
