@@ -25,11 +25,11 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "kind": "reach", "frame": "panda_hand", "knots": 100, "dt": 0.01, "target": [0.3, 0.4, 0.6],
         "q0": [0.0, -0.7853981633974483, 0.0, -2.356194490192345, 0.0, 1.5707963267948966, 0.7853981633974483],
         "state": 0.1, "control": 1e-3, "hand": 1e3, "speed": 10.0,
-        "tile": 32,  # what one part of an iteration leaves behind is still in the cache for the next
+        "tile": 16,  # what one part of an iteration leaves behind is still in the cache for the next
     },
     "quadrotor": {
         "kind": "quadrotor", "knots": 33, "dt": 0.03, "mass": 1.477, "inertia": [0.01152, 0.01152, 0.0218],
-        "arm": 0.1525, "drag": 1e-6 / 6.6e-5, "goal": [1.0, 0.0, 1.0], "tile": 32,
+        "arm": 0.1525, "drag": 1e-6 / 6.6e-5, "goal": [1.0, 0.0, 1.0], "tile": 16,
     },
     "talos": {
         "kind": "reach", "robot": "talos_reduced", "frame": "arm_right_7_link", "knots": 100, "dt": 0.01,

@@ -468,4 +468,5 @@ def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
 
 def told(problem: Impact, v: jax.Array, remembered: Remembered) -> After:
     """What is to be known of the velocity after the step."""
-    return After(v, *_told((), problem, v), remembered)
+    impulses, lost, gives, work = _told((), problem, v)
+    return After(v, impulses, lost, gives, work, remembered)

@@ -108,20 +108,26 @@ def inverse_curvature(model: Model, at: Moving, found: Any, J: jax.Array, weight
     return jnp.concatenate([jnp.concatenate([block, right], axis=1), below])
 
 
-def forward_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:
-    """`H_fd`, as `inverse_curvature`; `found` are the accelerations. Of `X' H X` only what is not zero."""
+def forward_curvature(
+    model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array, symmetric: bool = False
+) -> jax.Array:
+    """`H_fd`, as `inverse_curvature`, or its symmetric part; `found` are the accelerations. Of `X' H X` only what is
+    not zero."""
     nv = model.nv
     block, rows = _curvature(model, at._replace(last=found), _product(_turned(J[:, 2 * nv :]), weights))
-    mixed = jnp.pad(_matrix_product(_turned(J), rows), [(0, 0), (0, 2 * nv)] + [(0, 0)] * (rows.ndim - 2))
-    whole = jnp.pad(block, [(0, nv), (0, nv)] + [(0, 0)] * (rows.ndim - 2))
-    return -(whole + mixed + _turned(mixed))
+    if symmetric:
+        block = 0.5 * (block + _turned(block))
+    by_q, by_v, by_tau = jnp.split(_matrix_product(_turned(J), rows), 3)
+    bend = block[:nv, :nv] + by_q + _turned(by_q), block[:nv, nv:] + _turned(by_v), block[nv:, :nv] + by_v
+    still = jnp.zeros_like(rows)
+    below = [[bend[2], block[nv:, nv:], still], [by_tau, still, still]]
+    return -jnp.concatenate([jnp.concatenate(row, axis=1) for row in ([*bend[:2], _turned(by_tau)], *below)])
 
 
 def acceleration_curvature(model: Model, at: Moving, found: jax.Array, J: jax.Array, weights: jax.Array) -> jax.Array:
     """Of `weights` times `acceleration` along the tangent of `(q, v, tau)`, shape `(3 nv, 3 nv)`, where accelerations
     and Jacobian are known. Along the curves of `integrate`: the symmetric part, whatever axes `bar_q` is taken in."""
-    H = forward_curvature(model, at, found, J, weights)
-    return 0.5 * (H + _turned(H))
+    return forward_curvature(model, at, found, J, weights, symmetric=True)
 
 
 def _repeated(given: Any, like: jax.Array) -> Any:

@@ -160,9 +160,11 @@ def system_of(problem: Problem, p: Point, held: jax.Array) -> System:
     _, end = jacobian(plant, lambda x, _: _last(problem, x, p)[1], *at_end)
     _, _, last = curvature(plant, lambda x, _: _last(problem, x, p)[0], *at_end)
     free = 1.0 - held.astype(dtype)
-    path = path * jnp.concatenate([jnp.ones((len(free), n), dtype), free], axis=1)[:, None]
-    R = free[:, :, None] * H[:, n:, n:] * free[:, None] + (1.0 - free)[:, :, None] * jnp.eye(m, dtype=dtype)
-    Q, S, B = jnp.concatenate([H[:, :n, :n], last[None]]), H[:, :n, n:] * free[:, None], J[:, :, n:] * free[:, None]
+    Q, S, R, B = jnp.concatenate([H[:, :n, :n], last[None]]), H[:, :n, n:], H[:, n:, n:], J[:, :, n:]
+    if problem.limits is not None:
+        path = path * jnp.concatenate([jnp.ones((len(free), n), dtype), free], axis=1)[:, None]
+        R = free[:, :, None] * R * free[:, None] + (1.0 - free)[:, :, None] * jnp.eye(m, dtype=dtype)
+        S, B = S * free[:, None], B * free[:, None]
     nothing = jnp.zeros((len(Q), n), dtype)
     lq = LQ(J[:, :, :n], B, nothing[1:], Q, S, R, nothing, jnp.zeros_like(free))
     pressing = (
@@ -195,9 +197,13 @@ def solved(s: System, b: Point) -> Point:
     curvature = jnp.maximum(jnp.max(jnp.abs(s.lq.Q)), jnp.max(jnp.abs(s.lq.R)))
     steep = jnp.maximum(jnp.max(jnp.abs(rows), initial=0.0), jnp.max(jnp.abs(last), initial=0.0))
     weight = eps**-0.5 * curvature / jnp.where(steep > 0, steep, 1.0) ** 2
-    square = weight * product(jnp.swapaxes(rows, -1, -2), rows)
-    Q = s.lq.Q.at[:-1].add(square[:, :n, :n]).at[-1].add(weight * product(last.T, last))
-    lq = s.lq._replace(Q=Q, S=s.lq.S + square[:, :n, n:], R=s.lq.R + square[:, n:, n:])
+    lq = s.lq
+    if rows.size:  # to add what is zero takes a tenth of all
+        square = weight * product(jnp.swapaxes(rows, -1, -2), rows)
+        Q = lq.Q.at[:-1].add(square[:, :n, :n])
+        lq = lq._replace(Q=Q, S=lq.S + square[:, :n, n:], R=lq.R + square[:, n:, n:])
+    if last.size:
+        lq = lq._replace(Q=lq.Q.at[-1].add(weight * product(last.T, last)))
 
     def once(b: Point) -> Point:
         push, end = weight * jnp.sum(rows * b.path[..., None], axis=-2), weight * jnp.sum(last * b.end[:, None], axis=0)
