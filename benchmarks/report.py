@@ -34,7 +34,8 @@ FORWARD = "A batch of states; target: Pinocchio's time over that of `dx.batch`."
 MASS = f"""\
 {FORWARD} Into the last result: the memory of one call is
 given back to the next ([batches.md](batches.md)), as Pinocchio and MuJoCo keep theirs; to get new memory of more than
-32 MB takes as long as the matrices."""
+32 MB takes longer than the matrices. Whether a call gets new memory also depends on what its process did before: where
+the two columns agree, it did not, and in another process `dx.batch` may take more than twice as long."""
 DERIVATIVE = """\
 With respect to the tangent of q, v and tau, all `(nv, nv)` entries; target: the time of `dx.batch` over Pinocchio's
 `computeABADerivatives`. The peers in JAX have no such function: theirs is `jax.jacfwd`, on robots without quaternions,
