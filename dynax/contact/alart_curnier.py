@@ -39,6 +39,7 @@ from dynax.sweep.sums import summed
 
 TRIES = (
     (20, 1.0, 0.0, 0.0),
+    (20, 1.0, 0.0, 0.0),
     (40, 1.0, 0.1, 0.0),
     (40, 30.0, 0.1, 0.0),
     (40, 1e3, 0.1, 0.0),
@@ -47,6 +48,9 @@ TRIES = (
 )
 """Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, and the least
 compliance by the mobility: at last for what is wedged, for which there is no rigid motion, or one of huge impulses."""
+WARM, COLD = 0, 1
+"""The first of `TRIES` that begins where the step before ended, and the first that begins at the free velocity, as all
+after it do. Where a second corner of a foot takes over its load, steps from the step before may lead nowhere."""
 FALL = 0.2
 NEAR = 0.3
 """By which `kappa` falls when its own equations are solved to that part of it."""
@@ -87,7 +91,7 @@ GIVES = 0.1
 what is heavy gives by its own mobility, under loads that are not its own."""
 HARDER = 9
 """How often contacts that give more are made harder, each time to tenfold at most."""
-HARDER_TRIES = 4
+HARDER_TRIES = 5
 """Of `TRIES`, where that has been solved which is less hard."""
 TOO_MUCH = 3.0
 """How many times as much as it may a contact gives that is too soft. Made harder it gives little more than it
@@ -333,7 +337,7 @@ def _newton(
             jnp.where(over, 0.0, pull),
             jnp.where(over, 0.0, impulses),
             jnp.where(over | again, jnp.inf, rest),
-            jnp.where(over | again | (s.attempt > 0), 0.0, REMEMBERED * allowed),
+            jnp.where(over | again | (s.attempt > COLD), 0.0, REMEMBERED * allowed),
             best,
             best_u,
             jnp.where(again, jnp.inf, best_left),
@@ -350,10 +354,11 @@ def _newton(
         change, impulses = (jnp.where(done, 0.0, x) for x in before)
         v, pull, last = v + change, combined(problem.inertia, change), jnp.full_like(rest, jnp.inf)
     zero = jnp.zeros(there.shape, int)
+    attempt = jnp.where(jnp.any(impulses != 0, axis=(0, 1)), WARM, COLD)
     kappa = jnp.full_like(there, first[0])
     part = jnp.ones_like(problem.compliance)
     going = v, pull, impulses, last, jnp.zeros_like(rest)
-    begin = Going(zero, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, done)
+    begin = Going(attempt, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, done)
     return begin, newton
 
 
