@@ -29,7 +29,17 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.coulomb import Impact, coulomb, diagonal, forces, length_along, stiffness, unbalanced, within
+from dynax.contact.coulomb import (
+    Impact,
+    along_normals,
+    coulomb,
+    diagonal,
+    forces,
+    length_along,
+    stiffness,
+    unbalanced,
+    within,
+)
 from dynax.contact.grouping import Parts, stiffened
 from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
@@ -38,16 +48,21 @@ from dynax.linear.sums import combined
 from dynax.sweep.sums import summed
 
 TRIES = (
-    (20, 1.0, 0.0, 0.0),
-    (20, 1.0, 0.0, 0.0),
-    (40, 1.0, 0.1, 0.0),
-    (40, 30.0, 0.1, 0.0),
-    (40, 1e3, 0.1, 0.0),
-    (40, 1e4, 0.1, 0.0),
-    (40, 1.0, 0.1, 1e-2),
+    (20, 1.0, 0.0, 0.0, 0.0),
+    (20, 1.0, 0.0, 0.0, 0.0),
+    (40, 1.0, 0.1, 0.0, 0.0),
+    (40, 30.0, 0.1, 0.0, 0.0),
+    (40, 1e3, 0.1, 0.0, 0.0),
+    (40, 1e4, 0.1, 0.0, 0.0),
+    (20, 0.3, 0.0, 0.0, 10.0),
+    (40, 1.0, 0.1, 1e-2, 0.0),
 )
-"""Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, and the least
-compliance by the mobility: at last for what is wedged, for which there is no rigid motion, or one of huge impulses."""
+"""Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, the least
+compliance by the mobility, and the first impulses along normals by the momentum.
+
+What jams, as a ball that rolls between the ground and what falls on it, may stick under impulses that no step from none
+leads to; but pressed hard at first, everything sticks. The last is for what is wedged, for which there is no rigid
+motion, or one of huge impulses."""
 WARM, COLD = 0, 1
 """The first of `TRIES` that begins where the step before ended, and the first that begins at the free velocity, as all
 after it do. Where a second corner of a foot takes over its load, steps from the step before may lead nowhere."""
@@ -269,8 +284,11 @@ def _newton(
     unit = jnp.sqrt(there / problem.mobility)
     sharp = SHARP[dtype.name]
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
-    most, parts, first, least = (np.array(x) for x in zip(*TRIES, strict=True))
-    parts, first, least = parts.astype(dtype), np.maximum(first, sharp).astype(dtype), least.astype(dtype)
+    most, parts, first, least, pressed = (np.array(x) for x in zip(*TRIES, strict=True))
+    parts, least, pressed = (x.astype(dtype) for x in (parts, least, pressed))
+    first = np.maximum(first, sharp).astype(dtype)
+    # Of contacts that the motion there is may reach within the step.
+    reached = along_normals(jnp.where(problem.target[:, 2] > -unit * problem.mobility, unit, 0.0))
 
     def newton(s: Going) -> Going:
         rho = jnp.asarray(parts)[s.attempt] / problem.mobility
@@ -335,7 +353,7 @@ def _newton(
             jnp.where(over, jnp.asarray(first)[attempt], kappa),
             jnp.where(over, problem.free, v),
             jnp.where(over, 0.0, pull),
-            jnp.where(over, 0.0, impulses),
+            jnp.where(over, jnp.asarray(pressed)[attempt] * reached, impulses),
             jnp.where(over | again, jnp.inf, rest),
             jnp.where(over | again | (s.attempt > COLD), 0.0, REMEMBERED * allowed),
             best,

@@ -652,6 +652,34 @@ def test_box_with_balls_on_it():
     close(a[1:], np.tile([0.211 / np.sqrt(2)] * 2 + [0], (25, 1)), 1e-4)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_ball_between_the_ground_and_what_falls_on_it_jams(dtype, rng):
+    """Of a heap: rolling it would have to turn both ways, so it sticks at both, under impulses of twenty times its
+    momentum. No steps from where there are none lead to them."""
+    moved = np.array(
+        [
+            [1.6611, 0, 0, 0.8588, 0.0956, 0.332],
+            [0, 1.6611, 0, 0.0956, 0.393, 0.0655],
+            [0, 0, 0.4746, -0.332, -0.0655, -0.3328],
+            [0.8588, 0.0956, -0.332, 1.7737, 0.005, -0.0136],
+            [0.0956, 0.393, -0.0655, 0.005, 1.8417, 0.001],
+            [0.332, 0.0655, -0.3328, -0.0136, 0.001, 0.5213],
+        ]
+    )
+    mobility = moved[[2, 5], [2, 5]]
+    target = np.array([[0, 0, 0.5985], [0, 0, -1.3313]])
+    free = np.array([3.7711, 0.6303, -1.8807, 0.0283, 0.0443, 0.9321]) + 0.1 * rng.normal(size=(256, 6))
+    given = jnp.eye(6).reshape(2, 3, 6), target, 1e-3 * mobility, mobility, np.array([0.441, 0.632]), np.zeros((0, 6))
+
+    def jammed(free):
+        problem = Impact(jnp.linalg.inv(moved), free, free, *map(jnp.asarray, given))
+        return after(jax.tree.map(lambda x: x.astype(dtype), problem))
+
+    found = jax.jit(jax.vmap(jammed))(jnp.asarray(free))
+    assert np.max(found.unbalanced) < {"float32": 1e-2, "float64": 1e-7}[jnp.dtype(dtype).name]
+    assert np.mean(found.impulses[:, 1, 2] > 10) > 0.5
+
+
 @pytest.mark.spec("T15")
 def test_rod_that_jams():
     """Painleve's: of a rod that slides on its tip, with more friction than 4/3 at this angle, no force keeps the tip
