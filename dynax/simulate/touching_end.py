@@ -35,7 +35,7 @@ def ended(scene: Scene, q: jax.Array, chosen: Chosen, axes: Turning, found: Afte
     impulses = jnp.einsum("kia,ki->ka", chosen.frames, of_contacts)
     if chosen.rows is not None:
         impulses = jnp.zeros((len(scene.candidates), 3), q.dtype).at[chosen.rows].set(impulses)
-    q, v = axes.ended(scene.model, q, found.v)
+    q, v = axes.ended(scene.model, q, chosen.problem.begin, found.v)
     remembered = lax.stop_gradient(_of_candidates(scene, chosen, found.remembered))
     return Touched(q, v, impulses, chosen.signs * of_stops[:, 2], _report(chosen, found), remembered)
 

@@ -6,7 +6,8 @@ and one that is hit bounces:
     u_hat = -gap / dt        u_hat = -gap / (dt + relaxation)        u_hat = -e n . u, if that is more
 
 Where two bodies turn, normals and speeds at points change within the step, and they may come nearer by more than
-`dt n . u`. What that would be if all went on as before is added to the gap.
+`dt n . u`. What that would be if all went on as before is added to the gap, and of what overlaps a part of how near
+turning may bring them comes apart at once.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ from dynax.linear.sums import by_terms
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 from dynax.spatial import Transform
+
+
+AGAIN = 0.05
+"""The part of what turning may bring nearer within a step that overlaps, where that was foreseen wrongly: so much comes
+apart at once. A capsule that spins on its end at 24 turns a second is 0.2 % of its size deep instead of 1.3 %."""
 
 
 class Chosen(NamedTuple):
@@ -127,7 +133,8 @@ class Bend(NamedTuple):
     end: jax.Array
     """What they are in the end."""
     most: jax.Array
-    """How much nearer than by `dt n . u` turning may bring shapes; more is another edge or face."""
+    """How much nearer than by `dt n . u` turning may bring shapes, four times the arc of their arms, since what slides
+    along them comes nearer too; more is another edge or face."""
 
 
 def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning) -> tuple[Touch, Bend]:
@@ -142,10 +149,17 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     touch, ends = contacts_and_ends(scene, at, later)
     turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
     first, second = (x[own] for x in bodies)
-    arms = sum(jnp.sum(jnp.abs(touch.point[own] - at.origin[x]), axis=1) * (x >= 0) for x in (first, second))
+    arms = sum(_lengths(touch.point[own] - at.origin[x]) * (x >= 0) for x in (first, second))
     place = np.where(own, np.cumsum(own) - 1, -1)
-    most = (turns[first] + turns[second]) * arms
+    most = 2.0 * (turns[first] + turns[second]) * arms
     return touch, Bend(*(jnp.where(own, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
+
+
+def _lengths(x: jax.Array) -> jax.Array:
+    """Of rows `(k, 3)`."""
+    squares = jnp.sum(x * x, axis=1)
+    some = squares > 0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, squares, 1.0)), 0.0)
 
 
 @trailing
@@ -154,6 +168,8 @@ def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) 
     before, coming = (by_terms(jnp.moveaxis(normals, 1, 0), x) for x in (v, free))
     # Where turning brings nothing nearer the limits are one, at which half of a slope would be felt.
     nearer = jnp.where(most > 0, jnp.clip(gap + dt * before - end, 0.0, most), 0.0)
-    apart = nearer / dt - gap / (dt + jnp.where(gap < 0, relaxation, 0.0))
+    overlap = gap < 0
+    within = relaxation * jnp.where(overlap, gap, 0.0) / jnp.where(overlap, gap - AGAIN * most, 1.0)
+    apart = nearer / dt - gap / (dt + within)
     hit = lax.stop_gradient((gap + dt * coming < 0) & (before < 0) & (bounce > 0))
     return along_normals(jnp.where(hit, jnp.maximum(apart, -bounce * before), apart))

@@ -10,13 +10,14 @@ velocity `w` along the axes where it begins,
     x  = w + (V^-1 - 1) c                q+ = integrate(q, dt x), where V is the translation of exp(dt omega)
 
 with `c` the velocity of the centre of mass of all that the base carries, its momentum by its mass. That moves straight,
-by `dt c`, and the base turns about it; of linear momentum nothing is lost by the turn.
+by `dt c`, and the base turns about it; of linear momentum nothing is lost by the turn. What floats alone turns on from
+a hit as a free body does (`simulate.precession`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,29 +31,32 @@ from dynax.linear.sums import by_terms
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
 from dynax.operators.pytree import pytree_dataclass
+from dynax.simulate.precession import precession
 from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.sums import Tree
 from dynax.tree.setup import lift
 
 
-@pytree_dataclass("angular", "linear")
+@pytree_dataclass("angular", "linear", "alone")
 class Turning:
     """The bases whose axes turn, and the step; with or without trailing batch axes."""
 
     angular: tuple[tuple[int, ...], ...]
     """Entries of the velocity, three for each base, -1 for none."""
     linear: tuple[tuple[int, ...], ...]
+    alone: tuple[int, ...]
+    """Of each the body, if it turns about any axis and carries none, else -1."""
     centre: jax.Array
     """`c` by the velocity of the model, shape `(k, 3, nv)`."""
     dt: jax.Array
 
     @classmethod
     def of_any(cls, model: Model | EmbeddedModel, inertia: jax.Array, dt: jax.Array) -> Turning:
-        angular, linear = _bases(model)
-        rows = np.array(linear, int).reshape(-1, 3)
+        bases = _bases(model)
+        rows = np.array(bases.linear, int).reshape(-1, 3)
         mass = jnp.diagonal(inertia)[rows]
-        return cls(angular, linear, inertia[rows] / mass[:, :, None], dt)
+        return cls(*bases, inertia[rows] / mass[:, :, None], dt)
 
     @classmethod
     def of_tree(cls, model: Model, centre: jax.Array, dt: jax.Array) -> Turning:
@@ -63,11 +67,16 @@ class Turning:
         """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
         return _begun(self, v, mean) if self.linear else v
 
-    def ended(self, model: Model | EmbeddedModel, q: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """`q+, v+`."""
+    def ended(
+        self, model: Model | EmbeddedModel, q: jax.Array, v: jax.Array, w: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """`q+, v+`, of a step that begins with `v`."""
         if isinstance(model, Model):
-            return _tree_ended(model, q, w, self)
-        return integrate(model, q, self.dt * self.screw(w)), _embedded_turned(self, w) if self.linear else w
+            return _tree_ended(model, q, v, w, self)
+        if not self.linear:
+            return integrate(model, q, self.dt * w), w
+        screw, after = _embedded_turned(model.tree, v, w, self)
+        return integrate(model, q, self.dt * screw), after
 
     def screw(self, w: jax.Array) -> jax.Array:
         """`x`."""
@@ -88,7 +97,7 @@ class Turning:
 def centres(model: Model, at: Places) -> jax.Array:
     """`c` of a tree by its velocity, shape `(k, 3, nv, *batch)`: a freedom moves the centre of mass of what it carries,
     as a part of all that the base carries."""
-    linear = np.array(_bases(model)[1], int)
+    linear = np.array(_bases(model).linear, int)
     topology, batch, dtype = model.topology, at.place.x.ndim - 1, at.place.x.dtype
     if not len(linear):
         return jnp.zeros((0, 3, *at.place.x.shape), dtype)
@@ -121,16 +130,37 @@ def begun_rows(axes: Turning, v: jax.Array, mean: jax.Array) -> jax.Array:
     return axes._changed(v, mean, lambda angle, c: angle.cross(c)) if axes.linear else v
 
 
-def _turned_rows(axes: Turning, w: jax.Array) -> jax.Array:
-    return axes._changed(w, w, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c) if axes.linear else w
-
-
 def _screw_rows(axes: Turning, w: jax.Array) -> jax.Array:
     return axes._changed(w, w, lambda angle, c: Exponential.of(angle).log_translation(c) - c) if axes.linear else w
 
 
-def _ended(model: Model, q: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax.Array, jax.Array]:
-    return integrate_rows(model, q, axes.dt * _screw_rows(axes, w)), _turned_rows(axes, w)
+def _turned_rows(model: Model, v: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax.Array, jax.Array]:
+    """`x, v+`."""
+    if not axes.linear:
+        return w, w
+    lacks = _lacking(model, v, w, axes)
+    mean = w if lacks is None else w + 0.5 * lacks
+    after = axes._changed(w, mean, lambda angle, c: Quaternion.exp(-angle).matrix() @ c - c)
+    return _screw_rows(axes, mean), after if lacks is None else after + lacks
+
+
+def _lacking(model: Model, v: jax.Array, w: jax.Array, axes: Turning) -> jax.Array | None:
+    """By what bodies that float alone precess, of all velocities."""
+    bases = np.flatnonzero(np.array(axes.alone, int) >= 0)
+    if not len(bases):
+        return None
+    angular, linear = (np.array(x, int)[bases] for x in (axes.angular, axes.linear))
+    before, found = (_components(take_rows(x, angular), angular) for x in (v, w))
+    changes = precession(model, np.array(axes.alone)[bases], angular, before, found, axes.dt)
+    rows = np.full(len(w), -1)
+    rows[np.concatenate([angular, linear], axis=1).ravel()] = np.arange(6 * len(bases))
+    parts = jnp.stack(jnp.broadcast_arrays(*(x for change in changes for x in (change.x, change.y, change.z))), axis=1)
+    return take_rows(parts.reshape(-1, *parts.shape[2:]), rows)
+
+
+def _ended(model: Model, q: jax.Array, v: jax.Array, w: jax.Array, axes: Turning) -> tuple[jax.Array, jax.Array]:
+    screw, after = _turned_rows(model, v, w, axes)
+    return integrate_rows(model, q, axes.dt * screw), after
 
 
 _begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), trailing(_ended)
@@ -144,8 +174,15 @@ def _components(x: jax.Array, entries: np.ndarray) -> Vec3:
     return Vec3(x[:, 0], x[:, 1], x[:, 2])
 
 
-def _bases(model: Any) -> tuple[tuple, tuple]:
-    """Where the angular and the linear velocities of bases are whose axes turn."""
+class _Bases(NamedTuple):
+    """As of a `Turning`."""
+
+    angular: tuple[tuple[int, ...], ...]
+    linear: tuple[tuple[int, ...], ...]
+    alone: tuple[int, ...]
+
+
+def _bases(model: Any) -> _Bases:
     topology = tree_of(model).topology
     place = np.arange(topology.nv)
     if isinstance(model, EmbeddedModel):
@@ -153,10 +190,14 @@ def _bases(model: Any) -> tuple[tuple, tuple]:
         plan = plan_of(model.tree, model.embedding)
         alone = np.setdiff1d(plan.independent, np.concatenate([g.freedoms.ravel() for g in plan.groups] or [[]]))
         place = np.where(np.isin(place, alone), np.searchsorted(plan.independent, place), -1)
-    found = [
-        np.where(np.array(joint.turning) < 0, -1, place[start + np.array(joint.turning)])
-        for joint, parent, start in zip(topology.joints, topology.parents, topology.v_start, strict=False)
-        if joint.turning and parent < 0 and np.all(place[start : start + joint.nv] >= 0)
-    ]
-    entries = [tuple(map(int, x)) for x in found]
-    return tuple(x[:3] for x in entries), tuple(x[3:] for x in entries)
+    angular, linear, bodies = [], [], []
+    for body, (joint, parent, start) in enumerate(
+        zip(topology.joints, topology.parents, topology.v_start, strict=False)
+    ):
+        if not joint.turning or parent >= 0 or np.any(place[start : start + joint.nv] < 0):
+            continue
+        entries = np.where(np.array(joint.turning) < 0, -1, place[start + np.array(joint.turning)])
+        angular.append(tuple(map(int, entries[:3])))
+        linear.append(tuple(map(int, entries[3:])))
+        bodies.append(body if np.all(entries >= 0) and body not in topology.parents else -1)
+    return _Bases(tuple(angular), tuple(linear), tuple(bodies))
