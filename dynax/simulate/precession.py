@@ -26,15 +26,15 @@ from dynax.sweep import take_rows
 from dynax.tree.setup import body_constants, lift
 
 
-def precession(
-    model: Model, bodies: np.ndarray, rows: np.ndarray, before: Vec3, found: Vec3, dt: jax.Array
-) -> tuple[Vec3, Vec3]:
+def precession(model: Model, bodies: np.ndarray, before: Vec3, found: Vec3, dt: jax.Array) -> tuple[Vec3, Vec3]:
     """By how much angular and linear velocities of some bodies change, shape `(k, *batch)`; of the angular velocities
-    before a step and found by it, and `rows`, shape `(k, 3)`, where they stand in the model's."""
+    before a step and found by it."""
     batch, dtype = before.x.ndim - 1, before.x.dtype
     own = take_rows(body_constants(model, batch, dtype).inertia, bodies)
     per_mass = _inverse(own.mass)
     inertia = own.inertia - outer_square(own.moment, own.moment) * per_mass
+    topology = model.topology
+    rows = np.array([topology.v_start[body] + np.array(topology.joints[body].turning[:3]) for body in bodies])
     armature = take_rows(lift(model.armature, 1, batch, dtype), rows)
     rate = _free(inertia, inertia + Sym3.diagonal(*jnp.unstack(armature, axis=1)))
 

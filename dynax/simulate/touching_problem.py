@@ -43,7 +43,6 @@ from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 from dynax.spatial import Transform
 
-
 AGAIN = 0.05
 """The part of what turning may bring nearer within a step that overlaps, where that was foreseen wrongly: so much comes
 apart at once. A capsule that spins on its end at 24 turns a second is 0.2 % of its size deep instead of 1.3 %."""

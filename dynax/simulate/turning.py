@@ -151,7 +151,7 @@ def _lacking(model: Model, v: jax.Array, w: jax.Array, axes: Turning) -> jax.Arr
         return None
     angular, linear = (np.array(x, int)[bases] for x in (axes.angular, axes.linear))
     before, found = (_components(take_rows(x, angular), angular) for x in (v, w))
-    changes = precession(model, np.array(axes.alone)[bases], angular, before, found, axes.dt)
+    changes = precession(model, np.array(axes.alone)[bases], before, found, axes.dt)
     rows = np.full(len(w), -1)
     rows[np.concatenate([angular, linear], axis=1).ravel()] = np.arange(6 * len(bases))
     parts = jnp.stack(jnp.broadcast_arrays(*(x for change in changes for x in (change.x, change.y, change.z))), axis=1)

@@ -154,27 +154,43 @@ def test_momentum_of_two_stays():
             close(normal @ (moved[1] - moved[0]) / (normal @ (v[9:12] - v[3:6])), -0.5, 1e-5)
 
 
+def bar_and_ball(*, beside_a_loop=False):
+    """A bar that a ball hits beside its middle, weightless; and where both begin."""
+    builder = dx.ModelBuilder(gravity=(0, 0, 0))
+    bar = dx.SpatialInertia(1.0, (0.02, 0.01, -0.03), np.diag([0.02, 0.015, 4e-3]))
+    if beside_a_loop:
+        hinge, rod, at = dx.Revolute((0, 0, 1)), dx.SpatialInertia(1.0, (0.3, 0, 0), (0.01, 0.1, 0.1)), dx.Transform
+        builder.body("crank", joint=hinge, inertia=rod, placement=at.from_translation((5.0, 0, 0)))
+        builder.body("coupler", parent="crank", joint=hinge, inertia=rod, placement=at.from_translation((0.5, 0, 0)))
+        builder.body("rocker", joint=hinge, inertia=rod, placement=at.from_translation((6.0, 0, 0)))
+        ends = (at.from_translation((k, 0, 0)) for k in (1.2, 1.1))
+        ends = dict(zip(("predecessor_placement", "successor_placement"), ends, strict=True))
+        builder.loop("close", predecessor="coupler", successor="rocker", joint=hinge, **ends)
+    builder.body("bar", joint=dx.Free(), inertia=bar)
+    builder.body("ball", joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.05, mass=0.5))
+    q = jnp.array([0, 0, 0, 1, 0, 0, 0, 0.10001, 0.03, 0.12, 1, 0, 0, 0])
+    v = jnp.array([0.3, -0.2, 0.8, 0, 0, 0, 0, 0, 0, -5, 0.3, 0.2])
+    model = builder.build()
+    if beside_a_loop:
+        held = ["crank_joint", "bar_joint", "ball_joint"]
+        q = dx.assemble(model, jnp.concatenate([jnp.array([1.0, 0.2, 1.5]), q]), hold=held).q
+        model, v = dx.embed(model, q), jnp.concatenate([jnp.zeros(1), v])
+    material = c.Material(friction=0.5, restitution=0.5)
+    shapes = {"bar": c.Box([0.05, 0.08, 0.2]), "ball": c.Sphere(0.05)}
+    return c.scene(model, [c.Collider(name, shape, material=material) for name, shape in shapes.items()]), q, v
+
+
 @pytest.mark.spec("T14")
 def test_a_hit_keeps_angular_momentum_of_what_is_no_ball():
     """A bar turns at ten times its speed after it, and its gyroscopic torques are others: but for the square of `dt`,
     they are counted within the step."""
-    builder = dx.ModelBuilder()
-    builder.body(
-        "bar", joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0.02, 0.01, -0.03), np.diag([0.02, 0.015, 4e-3]))
-    )
-    builder.body("ball", joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.05, mass=0.5))
-    model = builder.build().replace(gravity=jnp.zeros(3))
-    material = c.Material(friction=0.5, restitution=0.5)
-    shapes = {"bar": c.Box([0.05, 0.08, 0.2]), "ball": c.Sphere(0.05)}
-    scene = c.scene(model, [c.Collider(name, shape, material=material) for name, shape in shapes.items()])
-    q = jnp.array([0, 0, 0, 1, 0, 0, 0, 0.10001, 0.03, 0.12, 1, 0, 0, 0])
-    v = jnp.array([0.3, -0.2, 0.8, 0, 0, 0, 0, 0, 0, -5, 0.3, 0.2])
+    scene, q, v = bar_and_ball()
 
     @jax.jit
     @jax.vmap
     def lost(dt):
         end, after = dx.step(scene, q, v, jnp.zeros(12), dt)
-        return dx.momentum(model, end, after) - dx.momentum(model, q, v), jnp.linalg.norm(after[:3])
+        return dx.momentum(scene.model, end, after) - dx.momentum(scene.model, q, v), jnp.linalg.norm(after[:3])
 
     change, turns = lost(jnp.array([2e-3, 1e-3, 5e-4]))
     assert np.all(turns > 10)
@@ -182,6 +198,14 @@ def test_a_hit_keeps_angular_momentum_of_what_is_no_ball():
     most = np.max(np.abs(change[:, :3]), axis=1)
     assert most[0] < 2e-4  # of 0.36; it was 4e-3
     assert np.all(most[:-1] / most[1:] > 3.5)
+
+
+def test_what_is_hit_beside_a_loop_turns_on_alike():
+    (scene, q, v), (other, q_other, v_other) = bar_and_ball(), bar_and_ball(beside_a_loop=True)
+    end, after = dx.step(scene, q, v, jnp.zeros(12), 0.002)
+    q_other, v_other = dx.step(other, q_other, v_other, jnp.zeros(13), 0.002)
+    close(q_other[3:], end, 1e-12)
+    close(v_other, jnp.concatenate([jnp.zeros(1), after]), 1e-9)
 
 
 def test_what_rolls_fast_neither_gains_speed_nor_sinks_in():
