@@ -42,6 +42,15 @@ class Impact(NamedTuple):
     """Shape `(k,)`."""
     stops: jax.Array
     """`J` of limits and other stops, which have a normal alone, shape `(l, nv)`."""
+    bounce: jax.Array | None = None
+    """What of `target` along normals is there because it was hit, shape `(k,)`; `None` where that is to be so, whatever
+    it makes of the energy."""
+
+    def bouncing(self, part: jax.Array | float) -> Impact:
+        """Of which hits bounce by a part of what they may."""
+        if self.bounce is None:
+            return self
+        return self._replace(target=self.target - along_normals((1.0 - part) * self.bounce))
 
     def local(self, v: jax.Array) -> jax.Array:
         """Velocities at contacts and stops, shape `(k, 3)`."""

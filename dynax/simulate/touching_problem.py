@@ -101,9 +101,10 @@ def problem(
     gap = jnp.concatenate([near.gap, ends.gap])
     bounce = jnp.concatenate([bounce, stop_materials(scene, q.dtype).restitution])
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
-    target = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
+    apart, bounce = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
-    found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops)
+    target = along_normals(apart + bounce)
+    found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
 
@@ -162,8 +163,9 @@ def _lengths(x: jax.Array) -> jax.Array:
 
 
 @trailing
-def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) -> jax.Array:
-    """The velocities at which there is no force, shape `(k, 3)`, of velocities before and without contact."""
+def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) -> tuple[jax.Array, jax.Array]:
+    """The normal velocities at which there is no force, shape `(k,)`, of velocities before and without contact, where
+    nothing bounces; and what is more where something does."""
     before, coming = (by_terms(jnp.moveaxis(normals, 1, 0), x) for x in (v, free))
     # Where turning brings nothing nearer the limits are one, at which half of a slope would be felt.
     nearer = jnp.where(most > 0, jnp.clip(gap + dt * before - end, 0.0, most), 0.0)
@@ -171,4 +173,4 @@ def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) 
     within = relaxation * jnp.where(overlap, gap, 0.0) / jnp.where(overlap, gap - AGAIN * most, 1.0)
     apart = nearer / dt - gap / (dt + within)
     hit = lax.stop_gradient((gap + dt * coming < 0) & (before < 0) & (bounce > 0))
-    return along_normals(jnp.where(hit, jnp.maximum(apart, -bounce * before), apart))
+    return apart, jnp.where(hit, jnp.maximum(-bounce * before - apart, 0.0), 0.0)

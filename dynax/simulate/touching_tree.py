@@ -19,7 +19,7 @@ from jax import lax
 
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
-from dynax.contact.alart_curnier import TOGETHER, Remembered, solved, told
+from dynax.contact.alart_curnier import TOGETHER, Found, Remembered, solved, told
 from dynax.contact.coulomb import Impact
 from dynax.contact.grouping import Parts
 from dynax.contact.placing import stacked, with_world
@@ -38,16 +38,11 @@ class Solved(NamedTuple):
     """What took the time of a step, without derivatives."""
 
     stepped: Stepped
-    velocity: jax.Array
-    """After it."""
-    compliance: jax.Array
-    """With which it was found."""
-    remembered: Remembered
+    found: Found
 
     @classmethod
     def of(cls, stepped: Stepped, problem: Impact, rows: Parts | None, before: Remembered | None) -> Solved:
-        found = solved(problem, rows, before)
-        return cls(stepped, found.v, found.part * lax.stop_gradient(problem.compliance), found.remembered)
+        return cls(stepped, solved(problem, rows, before))
 
 
 class Step(NamedTuple):
@@ -124,9 +119,10 @@ def _asked(
 def _ended(scene: Scene, given: tuple[jax.Array, ...], chosen: Chosen, axes: Turning, known: Solved) -> Step:
     model, (q, v, tau, dt) = cast(Model, scene.model), given
     stiff, force, _ = kick(model, q, v, tau, dt, law(model, known.stepped.sense))
-    own = chosen.problem
+    own = known.found.of(chosen.problem)
+    own = own._replace(compliance=lax.stop_gradient(own.compliance))
     surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
-    before = Known(known.stepped.accelerations, known.compliance, own.inertia)
-    after = velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, known.velocity)
-    found = told(own._replace(compliance=known.compliance), after, known.remembered)
+    before = Known(known.stepped.accelerations, own.compliance, own.inertia)
+    after = velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, known.found.v)
+    found = told(own, after, known.found.remembered)
     return Step(ended(scene, q, chosen, axes, found), known)
