@@ -517,6 +517,9 @@ def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     lost = jnp.where(known, jnp.max(jnp.abs(rest), axis=0) / jnp.where(known, largest, 1.0), 0.0)
     u, at_first = problem.local(v), problem.local(problem.free)
     gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
+    # A touch that is too light to be solved for gives by all of it.
+    nearer = jnp.max(problem.target[:, 2] - at_first[:, 2], axis=0, initial=0.0)
+    gives = jnp.where(nearer > ENOUGH[v.dtype.name] * jnp.max(jnp.abs(at_first), axis=(0, 1)), gives, 0.0)
     work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))
     return impulses, *lax.stop_gradient((lost, gives, work))
 

@@ -728,6 +728,25 @@ def test_box_with_balls_on_it():
     close(a[1:], np.tile([0.211 / np.sqrt(2)] * 2 + [0], (25, 1)), 1e-4)
 
 
+def test_a_touch_too_light_to_be_solved_for_is_not_soft():
+    """What would come nearer by a millionth of its speed keeps its velocity, and so the contact gives by all of it."""
+    scene = on_ground()
+    scene = scene.replace(gravity=jnp.zeros(3))
+    scene = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), scene)
+
+    @jax.jit
+    @jax.vmap
+    def touched(part):
+        q = RISE().at[2].add(3e-5).astype(jnp.float32)
+        closing = jnp.max(c.contacts(scene, q).gap) / 0.002
+        v = jnp.zeros(6, q.dtype).at[3].set(1.0).at[5].set(-closing * (1 + part))
+        return Touching().touched(scene, q, v, jnp.zeros_like(v), jnp.float32(0.002)).report
+
+    report = touched(jnp.geomspace(1e-7, 1.0, 60, dtype=jnp.float32))
+    assert np.any(report.energy < 0)
+    assert np.all(report.status == TouchStatus.SOLVED)
+
+
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_no_hit_gains_energy(dtype, rng):
     """Rods without weight that fall on one end, with friction, and bounce by 0.8 of the normal velocity. Where friction
