@@ -35,33 +35,45 @@ from dynax.contact.coulomb import (
     coulomb,
     diagonal,
     forces,
-    length_along,
     stiffness,
     unbalanced,
     within,
 )
 from dynax.contact.grouping import Parts, stiffened
+from dynax.contact.rounding import rounded, secant
 from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 from dynax.linear.sums import combined
 from dynax.sweep.sums import summed
 
-TRIES = (
-    (20, 1.0, 0.0, 0.0, 0.0),
-    (20, 1.0, 0.0, 0.0, 0.0),
-    (40, 1.0, 0.1, 0.0, 0.0),
-    (40, 30.0, 0.1, 0.0, 0.0),
-    (40, 1e3, 0.1, 0.0, 0.0),
-    (40, 1e4, 0.1, 0.0, 0.0),
-    (20, 0.3, 0.0, 0.0, 10.0),
-    (40, 1.0, 0.1, 1e-2, 0.0),
-)
-"""Of each the steps, `rho` by the mobility of a contact, the first `kappa` by the momentum there is, the least
-compliance by the mobility, and the first impulses along normals by the momentum.
 
-What jams, as a ball that rolls between the ground and what falls on it, may stick under impulses that no step from none
-leads to; but pressed hard at first, everything sticks. The last is for what is wedged, for which there is no rigid
+class Try(NamedTuple):
+    """Of Newton's method."""
+
+    steps: int
+    rho: float = 1.0
+    """By the mobility of a contact."""
+    kappa: float = 0.0
+    """The first, by the momentum there is."""
+    softness: float = 0.0
+    """The least compliance, by the mobility."""
+    pressed: float = 0.0
+    """The first impulses along normals, by the momentum there is."""
+
+
+TRIES = (
+    Try(20),
+    Try(20),
+    Try(40, kappa=0.1),
+    Try(40, rho=30.0, kappa=0.1),
+    Try(40, rho=1e3, kappa=0.1),
+    Try(40, rho=1e4, kappa=0.1),
+    Try(20, rho=0.3, pressed=10.0),
+    Try(40, kappa=0.1, softness=1e-2),
+)
+"""What jams, as a ball that rolls between the ground and what falls on it, may stick under impulses that no step from
+none leads to; but pressed hard at first, everything sticks. The last is for what is wedged, for which there is no rigid
 motion, or one of huge impulses."""
 WARM, COLD = 0, 1
 """The first of `TRIES` that begins where the step before ended, and the first that begins at the free velocity, as all
@@ -112,8 +124,7 @@ GAINED = 1e-3
 """Of the energy there is, what a hit may add."""
 CALMER = 0.8
 """By which all hits of a step bounce less, that together add more. What bounces by a part of its normal velocity
-(Newton's law) may gain where friction turns its slip round: a corner of a box left the ground with 1.6 % more (Kane &
-Levinson 1985)."""
+(Newton's law) may gain where friction turns its slip round, a slender rod up to 45 % (Kane & Levinson 1985)."""
 CALM = 0.05
 """The part of a bounce that is not made less."""
 TOO_MUCH = 3.0
@@ -138,7 +149,7 @@ class Found(NamedTuple):
     part: jax.Array
     """Of the compliances, what was left, shape `(k,)`."""
     bounces: jax.Array
-    """Of how much hits bounce, what was left."""
+    """Of the bounce of hits, what was left."""
     remembered: Remembered
 
     def of(self, problem: Impact) -> Impact:
@@ -157,75 +168,9 @@ class After(NamedTuple):
     """The most that a contact gives along its normal, by what it may."""
     work: jax.Array
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
+    bounces: jax.Array
+    """The part of their bounce that hits have."""
     remembered: Remembered
-
-
-class Rounded(NamedTuple):
-    """`max(x, 0)` with its kink rounded."""
-
-    value: jax.Array
-    other: jax.Array
-    """`max(-x, 0)`, of which the product with `value` is `kappa^2`."""
-
-    @classmethod
-    def of(cls, x: jax.Array, kappa: jax.Array) -> Rounded:
-        large = 0.5 * (jnp.abs(x) + jnp.sqrt(x * x + 4.0 * kappa * kappa))
-        small = kappa * (kappa / large)
-        return cls(jnp.where(x >= 0, large, small), jnp.where(x >= 0, small, large))
-
-    @property
-    def slope(self) -> jax.Array:
-        return self.value / (self.value + self.other)
-
-
-class Secant(NamedTuple):
-    """`gamma = offset + stiffness (u_hat - u)`, where `gamma = P(z)` leads from where it is not yet so."""
-
-    offset: jax.Array
-    """Shape `(k, 3)`."""
-    stiffness: jax.Array
-    """Shape `(k, 3, 3)`."""
-
-
-def rounded(friction: jax.Array, z: jax.Array, kappa: jax.Array) -> jax.Array:
-    """`P(z)`."""
-    press, length = Rounded.of(z[:, 2], kappa).value, length_along(z)
-    most = friction * press
-    part = most / (most + Rounded.of(length - most, kappa).value)
-    return jnp.stack([part * z[:, 0], part * z[:, 1], press], axis=1)
-
-
-def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> Secant:
-    """Of `P` linearised at `z`, solved for `gamma`: in the direction of `z` along the surface (l), across it (c), and
-    along the normal (n). What is one less something is written so that no digits cancel."""
-    give = rho * problem.compliance
-    normal, length = Rounded.of(z[:, 2], kappa), length_along(z)
-    press, slope = normal.value, normal.slope
-    rest = normal.other / (press + normal.other) + give * slope
-    k_n, o_n = rho * slope / rest, (press - slope * z[:, 2]) / rest
-
-    most = problem.friction * press
-    edge = Rounded.of(length - most, kappa)
-    size = most + edge.value
-    part, slides, sticks = most / size, edge.slope, edge.other / (edge.value + edge.other)
-    along = part * (length * sticks + edge.other) / size
-    by_most = (length / size) * (most * slides + edge.value) / size
-    rest = (edge.value + part * length * slides) / size + give * along
-    gain = by_most * problem.friction * slope
-    k_l, k_c = rho * along / rest, rho * part / (edge.value / size + give * part)
-    k_ln = gain * ((1.0 - give) * k_n + rho) / rest
-    o_l = ((part - along) * length + gain * ((1.0 - give) * o_n - z[:, 2])) / rest
-
-    some = length > 0
-    x, y = (jnp.where(some, z[:, k] / jnp.where(some, length, 1.0), 1.0 - k) for k in (0, 1))
-    none = jnp.zeros_like(x)
-    mixed = (k_l - k_c) * x * y
-    rows = [
-        [k_l * x * x + k_c * y * y, mixed, k_ln * x],
-        [mixed, k_l * y * y + k_c * x * x, k_ln * y],
-        [none, none, k_n],
-    ]
-    return Secant(jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1))
 
 
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
@@ -269,9 +214,10 @@ class Going(NamedTuple):
 
 def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     """How much contacts give along their normals, by what they may, shape `(k,)`; of velocities `(k, 3)` with contact
-    and without."""
-    most = GIVES * jnp.max(problem.target[:, 2] - free[:, 2], axis=0, initial=0.0)
-    return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(most > 0, most, 1.0)
+    and without. What touches too lightly to be solved for may give by all of it."""
+    nearer = jnp.max(problem.target[:, 2] - free[:, 2], axis=0, initial=0.0)
+    light = nearer <= ENOUGH[free.dtype.name] * jnp.max(jnp.abs(free), axis=(0, 1), initial=0.0)
+    return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(light, jnp.inf, GIVES * nearer)
 
 
 def _newton(
@@ -303,9 +249,13 @@ def _newton(
     unit = jnp.sqrt(there / problem.mobility)
     sharp = SHARP[dtype.name]
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
-    most, parts, first, least, pressed = (np.array(x) for x in zip(*TRIES, strict=True))
-    parts, least, pressed = (x.astype(dtype) for x in (parts, least, pressed))
-    first = np.maximum(first, sharp).astype(dtype)
+
+    def of_try(attempt: jax.Array | int, what: Callable[[Try], float]) -> jax.Array:
+        return jnp.asarray([what(x) for x in TRIES], dtype)[attempt]
+
+    def first_kappa(attempt: jax.Array | int) -> jax.Array:
+        return of_try(attempt, lambda x: max(x.kappa, sharp))
+
     # Of contacts that the motion there is may reach within the step.
     reached = along_normals(jnp.where(problem.target[:, 2] > -unit * problem.mobility, unit, 0.0))
 
@@ -314,9 +264,9 @@ def _newton(
 
     def newton(s: Going) -> Going:
         problem = whole.bouncing(s.bounces)
-        rho = jnp.asarray(parts)[s.attempt] / problem.mobility
+        rho = of_try(s.attempt, lambda x: x.rho) / problem.mobility
         kappa = s.kappa * unit
-        wedged = jnp.asarray(least)[s.attempt]
+        wedged = of_try(s.attempt, lambda x: x.softness)
         given = s.part * problem.compliance
         soft = jnp.maximum(given, wedged * problem.mobility)
         u = problem.local(s.v)
@@ -361,7 +311,7 @@ def _newton(
         kappa = jnp.where(follows, jnp.maximum(FALL * s.kappa, sharp), s.kappa)
         done = s.done | (rest <= enough) | ((rest <= well) & (s.left <= well))
         steps = s.steps + 1
-        over = ~done & (steps >= jnp.asarray(most)[s.attempt])
+        over = ~done & (steps >= of_try(s.attempt, lambda x: x.steps))
         attempt = s.attempt + over
         # What is solved already is not sought long in a harder form, which may be too hard to have digits.
         out = attempt >= jnp.where(fresh, HARDER_TRIES, len(TRIES))
@@ -377,10 +327,10 @@ def _newton(
         return Going(
             attempt,
             jnp.where(over | more, 0, steps),
-            jnp.where(over, jnp.asarray(first)[attempt], kappa),
+            jnp.where(over, first_kappa(attempt), kappa),
             jnp.where(over, problem.free, v),
             jnp.where(over, 0.0, pull),
-            jnp.where(over, jnp.asarray(pressed)[attempt] * reached, impulses),
+            jnp.where(over, of_try(attempt, lambda x: x.pressed) * reached, impulses),
             jnp.where(over | more, jnp.inf, rest),
             jnp.where(over | more | (s.attempt > COLD), 0.0, REMEMBERED * allowed),
             best,
@@ -402,7 +352,7 @@ def _newton(
         v, pull, last = v + change, combined(problem.inertia, change), jnp.full_like(rest, jnp.inf)
     zero = jnp.zeros(there.shape, int)
     attempt = jnp.where(jnp.any(impulses != 0, axis=(0, 1)), WARM, COLD)
-    kappa = jnp.full_like(there, first[0])
+    kappa = jnp.full_like(there, first_kappa(0))
     part = jnp.ones_like(problem.compliance)
     going = v, pull, impulses, last, jnp.zeros_like(rest)
     one = jnp.ones_like(there)
@@ -496,9 +446,9 @@ def after(problem: Impact, before: Remembered | None = None, *, as_given: bool =
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
         impulses = jnp.zeros((0, 3), problem.free.dtype)
-        return After(problem.free, impulses, none, none, none, Remembered(jnp.zeros_like(problem.free), impulses))
+        return After(problem.free, impulses, none, none, none, none, Remembered(jnp.zeros_like(problem.free), impulses))
     found = _velocity(0 if as_given else HARDER, problem, before)
-    return told(found.of(problem), found.v, found.remembered)
+    return told(found.of(problem), found.v, found)
 
 
 def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> Found:
@@ -517,14 +467,12 @@ def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     lost = jnp.where(known, jnp.max(jnp.abs(rest), axis=0) / jnp.where(known, largest, 1.0), 0.0)
     u, at_first = problem.local(v), problem.local(problem.free)
     gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
-    # A touch that is too light to be solved for gives by all of it.
-    nearer = jnp.max(problem.target[:, 2] - at_first[:, 2], axis=0, initial=0.0)
-    gives = jnp.where(nearer > ENOUGH[v.dtype.name] * jnp.max(jnp.abs(at_first), axis=(0, 1)), gives, 0.0)
     work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))
     return impulses, *lax.stop_gradient((lost, gives, work))
 
 
-def told(problem: Impact, v: jax.Array, remembered: Remembered) -> After:
-    """What is to be known of the velocity after the step."""
+def told(problem: Impact, v: jax.Array, found: Found) -> After:
+    """What is to be known of the velocity after the step: `v` is that of `found`, with derivatives, and obeys `problem`
+    as it was `found`."""
     impulses, lost, gives, work = _told((), problem, v)
-    return After(v, impulses, lost, gives, work, remembered)
+    return After(v, impulses, lost, gives, work, found.bounces, found.remembered)

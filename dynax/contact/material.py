@@ -26,7 +26,8 @@ class Material:
     friction: Any = None
     """Coulomb's coefficient, default 0.5; of a pair the root of the product."""
     restitution: Any = None
-    """Newton's coefficient, default 0; of a pair the root of the product."""
+    """Newton's coefficient, default 0; of a pair the root of the product. Hits of a step that would gain energy by it
+    bounce by less."""
     stiffness: Any = None
     """Of the surface, for compliant contact [N/m], default 1e5; two of a pair stand one behind the other."""
     damping: Any = None

@@ -123,11 +123,13 @@ def after_smoothed(problem: Impact, kappa: jax.Array, before: Remembered | None)
 
 @after_smoothed.defjvp
 def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
+    found = after_smoothed(*primals)
+
     def relaxed(problem: Impact, kappa: jax.Array) -> tuple[jax.Array, jax.Array]:
+        problem = problem.bouncing(lax.stop_gradient(found.bounces))
         v = relaxed_velocity(problem, kappa)
         return v, relaxed_law(kappa, problem, v)
 
-    found = after_smoothed(*primals)
     dv, impulses = jax.jvp(relaxed, primals[:2], tangents[:2])[1]
     return found, jax.tree.map(jnp.zeros_like, found)._replace(v=dv, impulses=impulses)
 
@@ -144,6 +146,7 @@ def after_from_distance(problem: Impact, near: jax.Array, before: Remembered | N
 def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
     problem, near, before = primals
     found = after_from_distance(problem, near, before)
+    problem, change = (x.bouncing(lax.stop_gradient(found.bounces)) for x in (problem, tangents[0]))
     opening = problem.local(found.v)[:, 2] - problem.target[:, 2]
     part = lax.stop_gradient(jnp.clip(1.0 - opening / near, 0.0, 1.0) ** 2)
     some = (opening > 0) & (part > 0)
@@ -155,6 +158,6 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
         away = problem.local(v)[:, 2] - problem.target[:, 2] - point
         return coulomb(problem, v) - (stiff * away)[:, None] * jnp.array([0, 0, 1], v.dtype)
 
-    dv = velocity_rate(law, (problem,), tangents[:1], found.v)
-    impulses = jax.jvp(law, (problem, found.v), (tangents[0], dv))[1]
+    dv = velocity_rate(law, (problem,), (change,), found.v)
+    impulses = jax.jvp(law, (problem, found.v), (change, dv))[1]
     return found, jax.tree.map(jnp.zeros_like, found)._replace(v=dv, impulses=impulses)

@@ -64,7 +64,7 @@ def _of_candidates(scene: Scene, chosen: Chosen, found: Remembered) -> Remembere
 
 
 def _report(chosen: Chosen, found: After) -> TouchReport:
-    v, impulses, unbalanced, gives, work, _ = found
+    v, impulses, unbalanced, gives, work, *_ = found
     wrong = (
         (~jnp.all(jnp.isfinite(v)), TouchStatus.NOT_FINITE),
         (gives > TOO_MUCH, TouchStatus.TOO_SOFT),

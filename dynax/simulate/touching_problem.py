@@ -36,6 +36,7 @@ from dynax.contact.motion import (
 )
 from dynax.contact.placing import Placed
 from dynax.contact.scene import Scene
+from dynax.contact.shapes import EZ, unit
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
 from dynax.linear.sums import by_terms
@@ -103,8 +104,8 @@ def problem(
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
     apart, bounce = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
-    target = along_normals(apart + bounce)
-    found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
+    own = along_normals(apart + bounce), numbers.softness * mobility, mobility, friction, stops
+    found = Impact(inertia, free, v, jacobian, *own, bounce)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
 
@@ -149,17 +150,11 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     touch, ends = contacts_and_ends(scene, at, later)
     turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
     first, second = (x[own] for x in bodies)
-    arms = sum(_lengths(touch.point[own] - at.origin[x]) * (x >= 0) for x in (first, second))
+    lengths = jax.vmap(lambda x: unit(x, EZ)[1])
+    arms = sum(lengths(touch.point[own] - at.origin[x]) * (x >= 0) for x in (first, second))
     place = np.where(own, np.cumsum(own) - 1, -1)
     most = 2.0 * (turns[first] + turns[second]) * arms
     return touch, Bend(*(jnp.where(own, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
-
-
-def _lengths(x: jax.Array) -> jax.Array:
-    """Of rows `(k, 3)`."""
-    squares = jnp.sum(x * x, axis=1)
-    some = squares > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, squares, 1.0)), 0.0)
 
 
 @trailing

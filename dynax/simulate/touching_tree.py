@@ -124,5 +124,5 @@ def _ended(scene: Scene, given: tuple[jax.Array, ...], chosen: Chosen, axes: Tur
     surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
     before = Known(known.stepped.accelerations, own.compliance, own.inertia)
     after = velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, known.found.v)
-    found = told(own, after, known.found.remembered)
+    found = told(own, after, known.found)
     return Step(ended(scene, q, chosen, axes, found), known)
