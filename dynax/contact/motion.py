@@ -17,6 +17,7 @@ import numpy as np
 
 from dynax.algorithms.frames import body_velocities
 from dynax.compile.batching import trailing
+from dynax.compile.fence import apart
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene, of_group, posed
@@ -161,9 +162,13 @@ def _rows(signs: jax.Array, frames, points, turns, shifts, places) -> jax.Array:
 
 @trailing
 def _rows_apart(_: tuple, axes: list, point: Vec3, signs, turn: Vec3, shift: Vec3, place: Vec3) -> list[jax.Array]:
-    """By components, which are taken apart and put together outside."""
+    """By components, which are taken apart and put together outside.
+
+    Behind a line, or what hands back sums over all freedoms of formulas of them, in which LLVM 22 (JAX 0.10) loses its
+    way where there are 4 or 8 points: its vectors of them and, say, 8 freedoms took all memory there was.
+    """
     axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
-    moved = (shift + turn.cross(point - place)) * signs
+    moved = jax.tree.map(apart, (shift + turn.cross(point - place)) * signs)
     return [axis.dot(moved) for axis in axes]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -153,3 +155,24 @@ def test_what_it_refuses():
         Bundle(0)
     with pytest.raises(ValueError, match="no `kappa`"):
         jax.eval_shape(partial(Touching(gradient=Smoothed(None)).step, ball()), *(jnp.ones(1),) * 3, jnp.asarray(DT))
+
+
+ROWS = """
+import resource
+import jax
+import jax.numpy as jnp
+from dynax.contact.motion import _rows
+
+resource.setrlimit(resource.RLIMIT_AS, (6_000_000_000, 6_000_000_000))
+grad = jax.jit(jax.grad(lambda signs, *x: jnp.sum(_rows(signs, *x) ** 2), argnums=(1, 2, 3, 4, 5)))
+for k, n in ((4, 8), (4, 12), (8, 7), (8, 8), (8, 16)):
+    shapes = (k, n), (k, 3, 3), (k, 3), (n, 3), (n, 3), (n, 3)
+    grad.lower(*(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)).compile()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
+def test_the_compiler_finds_its_way_through_rows():
+    """The gradient of a box on the ground under a body with two hinges took more than 24 GB to compile."""
+    done = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
