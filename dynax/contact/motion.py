@@ -51,23 +51,24 @@ def contacts_at(scene: Scene, at: Placed) -> Touch:
     return contacts_and_ends(scene, at, None)[0]
 
 
-def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tuple[Touch, jax.Array]:
-    """Where shapes touch, and the gaps of all candidates that are `asked`, in their order, where bodies, and the world
-    after them, stand `later`. Pairs of the same kinds are found at once: a program of its own takes as long again to
-    compile."""
+def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tuple[Touch, Touch]:
+    """Where shapes touch, and where all candidates that are `asked`, in their order, would if bodies, and the world
+    after them, stood as they do `later`. Pairs of the same kinds are found at once: a program of its own takes as long
+    again to compile."""
     now = _poses(scene, at.rotation, at.origin)
     then = None if later is None else _poses(scene, later.rotation, later.translation)
     empty = Candidates(*(jnp.zeros((0, *shape), at.origin.dtype) for shape in ((), (3,), (3,))))
-    rows, ends = [empty], [empty.gap]
+    rows, ends = [empty], [empty]
     for group in scene.groups:
         moving = [] if then is None else [pair for pair in group if asked(scene, pair)]
         sides = posed(scene, group, *now)
         if then is not None and moving:
             sides = jax.tree.map(lambda *x: jnp.concatenate(x), sides, posed(scene, moving, *then))
         found, count = of_group(*sides), len(group)
-        ends.append(found.gap[count:].reshape(-1))
-        rows.append(Candidates(*(x[:count].reshape(-1, *x.shape[2:]) for x in found)))
-    return Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), *rows)), jnp.concatenate(ends)
+        for every, own in ((rows, slice(count)), (ends, slice(count, None))):
+            every.append(Candidates(*(x[own].reshape(-1, *x.shape[2:]) for x in found)))
+    touch, end = (Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), *every)) for every in (rows, ends))
+    return touch, end
 
 
 def asked(scene: Scene, pair: tuple[int, int]) -> bool:

@@ -6,8 +6,8 @@ and one that is hit bounces:
     u_hat = -gap / dt        u_hat = -gap / (dt + relaxation)        u_hat = -e n . u, if that is more
 
 Where two bodies turn, normals and speeds at points change within the step, and they may come nearer by more than
-`dt n . u`. What that would be if all went on as before is added to the gap, and of what overlaps a part of how near
-turning may bring them comes apart at once.
+`dt n . u`. What that would be if all went on as before is added to the gap, normals are those halfway there, and of what
+overlaps a part of how near turning may bring them comes apart at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dynax.contact.motion import (
 )
 from dynax.contact.placing import Placed
 from dynax.contact.scene import Scene
-from dynax.contact.shapes import EZ, unit
+from dynax.contact.shapes import EZ, Sphere, unit
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
 from dynax.linear.sums import by_terms
@@ -139,7 +139,7 @@ class Bend(NamedTuple):
 
 
 def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning) -> tuple[Touch, Bend]:
-    """Where shapes touch, and how gaps bend of those that are `asked`."""
+    """Where shapes touch, with their normals halfway through the step, and how gaps bend of those that are `asked`."""
     bodies, own = candidate_bodies(scene), np.array([asked(scene, pair) for pair in scene.candidates], bool)
     if not own.any():
         touch = contacts_at(scene, at)
@@ -147,14 +147,29 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     moved = forward_kinematics(tree_of(scene.model), integrate(scene.model, q, axes.dt * axes.screw(v)))
     world = at.rotation[-1:], at.origin[-1:]
     later = Transform(*jax.tree.map(lambda *x: jnp.concatenate(x), (moved.rotation, moved.translation), world))
-    touch, ends = contacts_and_ends(scene, at, later)
+    touch, end = contacts_and_ends(scene, at, later)
     turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
     first, second = (x[own] for x in bodies)
     lengths = jax.vmap(lambda x: unit(x, EZ)[1])
     arms = sum(lengths(touch.point[own] - at.origin[x]) * (x >= 0) for x in (first, second))
     place = np.where(own, np.cumsum(own) - 1, -1)
     most = 2.0 * (turns[first] + turns[second]) * arms
-    return touch, Bend(*(jnp.where(own, x[place], other) for x, other in ((ends, touch.gap), (most, 0.0))))
+    bend = Bend(*(jnp.where(own, x[place], other) for x, other in ((end.gap, touch.gap), (most, 0.0))))
+    one, other = np.array([[not isinstance(scene.shapes[k], Sphere) for k in x] for x in scene.candidates])[own].T
+    normal = _halfway(touch.normal[own], end.normal, 2.0 * (turns[first] * one + turns[second] * other))
+    return touch._replace(normal=jnp.where(own[:, None], normal[place], touch.normal)), bend
+
+
+def _halfway(now: jax.Array, end: jax.Array, turns: jax.Array) -> jax.Array:
+    """Normals `(k, 3)` halfway, as far as sides turn: what is hit goes on along a side that turns on, but where round
+    things pass each other the normal is the one of the hit, not of the way through. `turns`: squares of angles."""
+    turns = jnp.minimum(turns, 1.0)
+    way = end - now
+    square = jnp.sum(way * way, axis=1)
+    all_of_it, some = square <= turns, (square > turns) & (turns > 0)
+    part = jnp.sqrt(jnp.where(some, turns, 1.0) / jnp.where(some, square, 1.0))
+    both = now + 0.5 * jnp.where(all_of_it | some, part, 0.0)[:, None] * way
+    return both / jnp.sqrt(jnp.sum(both * both, axis=1))[:, None]
 
 
 @trailing

@@ -747,6 +747,35 @@ def test_a_touch_too_light_to_be_solved_for_is_not_soft():
     assert np.all(report.status == TouchStatus.SOLVED)
 
 
+def test_what_is_hit_beside_a_box_that_turns(rng):
+    """A ball at the side of a box that spins by up to 14 turns a second is hit along it: the side turns into its way by
+    0.2 rad within the step, which nobody foresaw. One of a hundred came 1.6 % of its size into the box by the normal
+    before, the worst 3 %; it is half of that by the one halfway."""
+    builder = dx.ModelBuilder(gravity=(0, 0, 0))
+    builder.body("box", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.2, 0.2, 0.2), density=1000.0))
+    balls = "ball", "other"
+    for name in balls:
+        builder.body(name, joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.05, density=1000.0))
+    material = c.Material(restitution=0.8)
+    shapes = [c.Collider("box", c.Box([0.1, 0.1, 0.1], rounding=0.02))]
+    scene = c.scene(builder.build(), shapes + [c.Collider(name, c.Sphere(0.05), material=material) for name in balls])
+
+    @jax.jit
+    @jax.vmap
+    def depth(spin, speed, gap, along):
+        places = [jnp.zeros(3), jnp.array([0.15 + gap, along, 0]), jnp.array([0.15 + gap, along + 0.101, 0])]
+        q = jnp.concatenate([jnp.concatenate([x, jnp.array([1.0, 0, 0, 0])]) for x in places])
+        v = jnp.zeros(18).at[2].set(spin).at[16].set(-speed)
+        touch = dx.rollout(scene, q, v, jnp.zeros((20, 18)), 0.002).touch
+        return jnp.max(touch.penetration) / 0.1, jnp.max(touch.status)
+
+    ranges = (-90, 90), (0, 10), (0, 2e-3), (-0.08, 0.08)
+    deep, status = depth(*(jnp.asarray(rng.uniform(*own, size=1000)) for own in ranges))
+    assert np.all(status == TouchStatus.SOLVED)
+    assert np.quantile(deep, 0.99) < 0.008
+    assert np.max(deep) < 0.02
+
+
 def falling_rods(rng, dtype):
     """Rods without weight that touch the ground with one end, if any, as it moves; by the scene, states and velocities
     at the end."""
