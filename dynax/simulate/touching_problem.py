@@ -6,8 +6,8 @@ and one that is hit bounces:
     u_hat = -gap / dt        u_hat = -gap / (dt + relaxation)        u_hat = -e n . u, if that is more
 
 Where two bodies turn, normals and speeds at points change within the step, and they may come nearer by more than
-`dt n . u`. What that would be if all went on as before is added to the gap, normals are those halfway there, and of what
-overlaps a part of how near turning may bring them comes apart at once.
+`dt n . u`. What that would be if all went on as before is added to the gap, and normals are those halfway there, as far
+as sides turn. Of what overlaps a part of how near turning may bring them comes apart at once.
 """
 
 from __future__ import annotations
@@ -155,20 +155,19 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     place = np.where(own, np.cumsum(own) - 1, -1)
     most = 2.0 * (turns[first] + turns[second]) * arms
     bend = Bend(*(jnp.where(own, x[place], other) for x, other in ((end.gap, touch.gap), (most, 0.0))))
-    one, other = np.array([[not isinstance(scene.shapes[k], Sphere) for k in x] for x in scene.candidates])[own].T
-    normal = _halfway(touch.normal[own], end.normal, 2.0 * (turns[first] * one + turns[second] * other))
-    return touch._replace(normal=jnp.where(own[:, None], normal[place], touch.normal)), bend
+    return touch._replace(normal=_normals(scene, own, touch.normal, end.normal[place], turns)), bend
 
 
-def _halfway(now: jax.Array, end: jax.Array, turns: jax.Array) -> jax.Array:
-    """Normals `(k, 3)` halfway, as far as sides turn: what is hit goes on along a side that turns on, but where round
-    things pass each other the normal is the one of the hit, not of the way through. `turns`: squares of angles."""
-    turns = jnp.minimum(turns, 1.0)
-    way = end - now
+def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turns: jax.Array) -> jax.Array:
+    """Halfway between the two, `(k, 3)`, of `own` and as far as sides of bodies turn, given squares of angles: what is
+    hit goes on along a side that turns on; but where round things pass each other the normal is that of the hit."""
+    sides = np.array([not isinstance(shape, Sphere) for shape in scene.shapes])[np.array(scene.candidates)]
+    most = sum(2.0 * turns[x] * side for x, side in zip(candidate_bodies(scene), sides.T, strict=True))
+    most, way = jnp.minimum(most, 1.0), jnp.where((own & sides.any(axis=1))[:, None], end - now, 0.0)
     square = jnp.sum(way * way, axis=1)
-    all_of_it, some = square <= turns, (square > turns) & (turns > 0)
-    part = jnp.sqrt(jnp.where(some, turns, 1.0) / jnp.where(some, square, 1.0))
-    both = now + 0.5 * jnp.where(all_of_it | some, part, 0.0)[:, None] * way
+    beyond = square > most
+    part = jnp.where(beyond, most, 1.0) / jnp.where(beyond, square, 1.0)
+    both = now + 0.5 * jnp.where(part > 0, jnp.sqrt(jnp.where(part > 0, part, 1.0)), 0.0)[:, None] * way
     return both / jnp.sqrt(jnp.sum(both * both, axis=1))[:, None]
 
 
