@@ -165,8 +165,8 @@ def _rows(signs: jax.Array, frames, points, turns, shifts, places) -> jax.Array:
 def _rows_apart(_: tuple, axes: list, point: Vec3, signs, turn: Vec3, shift: Vec3, place: Vec3) -> list[jax.Array]:
     """By components, which are taken apart and put together outside.
 
-    Behind a line, or what hands back sums over all freedoms of formulas of them, in which LLVM 22 (JAX 0.10) loses its
-    way where there are 4 or 8 points: its vectors of them and, say, 8 freedoms took all memory there was.
+    What moves is behind a line (`compile.fence`). Without it the transpose sums formulas over all freedoms, and of 4 or
+    8 points and, say, 8 freedoms the compiler of JAX 0.10 took all memory for that one kernel.
     """
     axes, point = jax.tree.map(lambda x: x[:, None], (axes, point))
     moved = jax.tree.map(apart, (shift + turn.cross(point - place)) * signs)

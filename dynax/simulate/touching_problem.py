@@ -104,8 +104,8 @@ def problem(
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
     apart, bounce = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
-    own = along_normals(apart + bounce), numbers.softness * mobility, mobility, friction, stops
-    found = Impact(inertia, free, v, jacobian, *own, bounce)
+    target = along_normals(apart + bounce)
+    found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
 
 
@@ -163,7 +163,8 @@ def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turn
     hit goes on along a side that turns on; but where round things pass each other the normal is that of the hit."""
     sides = np.array([not isinstance(shape, Sphere) for shape in scene.shapes])[np.array(scene.candidates)]
     most = sum(2.0 * turns[x] * side for x, side in zip(candidate_bodies(scene), sides.T, strict=True))
-    most, way = jnp.minimum(most, 1.0), jnp.where((own & sides.any(axis=1))[:, None], end - now, 0.0)
+    most = jnp.minimum(most, 1.0)  # of more than a radian the sum below might vanish
+    way = jnp.where((own & sides.any(axis=1))[:, None], end - now, 0.0)
     square = jnp.sum(way * way, axis=1)
     beyond = square > most
     part = jnp.where(beyond, most, 1.0) / jnp.where(beyond, square, 1.0)

@@ -163,7 +163,7 @@ import jax
 import jax.numpy as jnp
 from dynax.contact.motion import _rows
 
-resource.setrlimit(resource.RLIMIT_AS, (6_000_000_000, 6_000_000_000))
+resource.setrlimit(resource.RLIMIT_DATA, (6_000_000_000, 6_000_000_000))
 grad = jax.jit(jax.grad(lambda signs, *x: jnp.sum(_rows(signs, *x) ** 2), argnums=(1, 2, 3, 4, 5)))
 for k, n in ((4, 8), (4, 12), (8, 7), (8, 8), (8, 16)):
     shapes = (k, n), (k, 3, 3), (k, 3), (n, 3), (n, 3), (n, 3)
