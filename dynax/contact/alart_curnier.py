@@ -142,20 +142,26 @@ class Remembered(NamedTuple):
     """In the frames of the contacts, and of stops, shape `(k, 3)` [N s]."""
 
 
+class Eased(NamedTuple):
+    """What was left of a problem when it was solved."""
+
+    part: jax.Array
+    """Of the compliances, shape `(k,)`."""
+    bounces: jax.Array
+    """Of the bounce of hits."""
+
+    def of(self, problem: Impact) -> Impact:
+        """The problem, or a rate of it, with that."""
+        part, bounces = lax.stop_gradient(self)
+        return problem._replace(compliance=part * problem.compliance).bouncing(bounces)
+
+
 class Found(NamedTuple):
     """By Newton's method."""
 
     v: jax.Array
-    part: jax.Array
-    """Of the compliances, what was left, shape `(k,)`."""
-    bounces: jax.Array
-    """Of the bounce of hits, what was left."""
+    eased: Eased
     remembered: Remembered
-
-    def of(self, problem: Impact) -> Impact:
-        """Its problem, or a rate of that, with what was left."""
-        part, bounces = lax.stop_gradient((self.part, self.bounces))
-        return problem._replace(compliance=part * problem.compliance).bouncing(bounces)
 
 
 class After(NamedTuple):
@@ -168,8 +174,7 @@ class After(NamedTuple):
     """The most that a contact gives along its normal, by what it may."""
     work: jax.Array
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
-    bounces: jax.Array
-    """The part of their bounce that hits have."""
+    eased: Eased
     remembered: Remembered
 
 
@@ -389,7 +394,7 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
     def found(problem: Impact, end: Going) -> Found:
         change = end.v - problem.free
         remembered = Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses)
-        return Found(end.best, end.held, end.bounced, remembered)
+        return Found(end.best, Eased(end.held, end.bounced), remembered)
 
     def core(_: tuple, problem: Impact, before: Remembered | None) -> Found:
         batch = problem.free.shape[1:]
@@ -428,7 +433,7 @@ def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[Found, Found]:
     change, _ = tangents
     found = _velocity(harder, problem, before)
     v = found.v
-    problem, change = (found.of(x) for x in (problem, change))
+    problem, change = (found.eased.of(x) for x in (problem, change))
 
     def rest(problem: Impact) -> jax.Array:
         return unbalanced(problem, v, coulomb(problem, v))
@@ -446,9 +451,12 @@ def after(problem: Impact, before: Remembered | None = None, *, as_given: bool =
     if not len(problem.target):
         none = jnp.zeros((), problem.free.dtype)
         impulses = jnp.zeros((0, 3), problem.free.dtype)
-        return After(problem.free, impulses, none, none, none, none, Remembered(jnp.zeros_like(problem.free), impulses))
+        remembered = Remembered(jnp.zeros_like(problem.free), impulses)
+        return After(
+            problem.free, impulses, none, none, none, Eased(jnp.ones_like(problem.compliance), none), remembered
+        )
     found = _velocity(0 if as_given else HARDER, problem, before)
-    return told(found.of(problem), found.v, found)
+    return told(found.eased.of(problem), found.v, found)
 
 
 def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> Found:
@@ -475,4 +483,4 @@ def told(problem: Impact, v: jax.Array, found: Found) -> After:
     """What is to be known of the velocity after the step: `v` is that of `found`, with derivatives, and obeys `problem`
     as it was `found`."""
     impulses, lost, gives, work = _told((), problem, v)
-    return After(v, impulses, lost, gives, work, found.bounces, found.remembered)
+    return After(v, impulses, lost, gives, work, found.eased, found.remembered)

@@ -16,7 +16,8 @@ class Exact:
 class Smoothed:
     """Those of steps with contact relaxed by `kappa` [J], the product of impulse and opening speed at each contact:
     what is at a distance presses a little, what sticks slips a little. In a rollout `kappa` may be traced, so that it
-    can fall from one optimisation to the next without compiling again."""
+    can fall from one optimisation to the next without compiling again. Steps of which the relaxed ones are not found,
+    as with `kappa` 0, have those of `Exact()`."""
 
     kappa: Any
     """`None` for the one of the scene, `Scene.kappa`."""

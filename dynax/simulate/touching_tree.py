@@ -119,7 +119,7 @@ def _asked(
 def _ended(scene: Scene, given: tuple[jax.Array, ...], chosen: Chosen, axes: Turning, known: Solved) -> Step:
     model, (q, v, tau, dt) = cast(Model, scene.model), given
     stiff, force, _ = kick(model, q, v, tau, dt, law(model, known.stepped.sense))
-    own = known.found.of(chosen.problem)
+    own = known.found.eased.of(chosen.problem)
     own = own._replace(compliance=lax.stop_gradient(own.compliance))
     surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
     before = Known(known.stepped.accelerations, own.compliance, own.inertia)

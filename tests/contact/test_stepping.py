@@ -16,7 +16,7 @@ from dynax.contact import alart_curnier
 from dynax.contact.alart_curnier import after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
-from dynax.simulate import Exact, FromDistance, Touching, TouchStatus
+from dynax.simulate import Exact, FromDistance, Smoothed, Touching, TouchStatus
 
 G = 9.81
 
@@ -845,7 +845,8 @@ def test_no_hit_gains_energy(dtype, rng):
 
 
 def test_derivatives_of_hits_that_bounce_by_less(rng):
-    """By a fifth, or two, so by as much nearby; with the surrogate they are the same where nothing is apart."""
+    """By a fifth, or two, so by as much nearby; with the surrogate they are the same where nothing is apart, and nearly
+    so those of contact that is hardly relaxed."""
     scene, q, v, end_of = falling_rods(rng, jnp.float64)
     step = jax.jit(lambda q, v, g: Touching(gradient=g).touched(scene, q, v, jnp.zeros(6), 1e-5), static_argnums=2)
     after = jax.vmap(lambda q, v: step(q, v, Exact()))(q, v)
@@ -859,10 +860,10 @@ def test_derivatives_of_hits_that_bounce_by_less(rng):
         return (ahead - behind) / (2 * h)
 
     differences = jnp.stack([along(way) for way in jnp.eye(6)], axis=2)
-    for gradient in (Exact(), FromDistance(0.01)):
+    for gradient, most in ((Exact(), 1e-5), (FromDistance(0.01), 1e-5), (Smoothed(1e-8), 1e-4)):
         found = jax.vmap(jax.jacfwd(lambda v, q, g=gradient: step(q, v, g).v))(v, q)
         errors = np.max(np.abs(found - differences), axis=(1, 2))
-        assert np.max(errors) < 1e-5
+        assert np.max(errors) < most
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
