@@ -74,8 +74,7 @@ def cost(knots, kappa):
 # %% [markdown]
 # Adam (Kingma & Ba 2015), 100 steps for each `kappa`, from 16 constant forces side by side, and the best of all. Costs
 # of motions with contact have many valleys: which of them a search ends in is decided by little, such as the last digit
-# of a sum. Two of three searches find a jump, one of four or five a good one. `kappa` is an argument: another one compiles
-# nothing.
+# of a sum. Two of three find a jump, one of five a good one. `kappa` is an argument: another one compiles nothing.
 
 # %%
 gradients, row = jax.jit(jax.vmap(jax.value_and_grad(cost), (0, None))), (slice(None), None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,8 @@ def relaxed_velocity(problem: Impact, kappa: jax.Array, near: After) -> Relaxed:
 def _(primals: tuple, tangents: tuple) -> tuple[Relaxed, Relaxed]:
     there = relaxed_velocity(*primals)
     rate = velocity_rate(partial(_impulses, there), primals[:2], tangents[:2], there.v)
-    return there, Relaxed(rate, jnp.zeros_like(there.lost), np.zeros(there.found.shape, jax.dtypes.float0))
+    none: Any = np.zeros(there.found.shape, jax.dtypes.float0)
+    return there, Relaxed(rate, jnp.zeros_like(there.lost), none)
 
 
 def _impulses(there: Relaxed, problem: Impact, kappa: jax.Array, v: jax.Array) -> jax.Array:

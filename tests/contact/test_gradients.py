@@ -64,7 +64,7 @@ def test_relaxed_contact(key):
     for kappa in (1e-1, 1e-3, 1e-5):
         left, product, lost, found = solved(given, near, kappa)
         assert np.all(found)
-        close(lost, 0.0, 1e-11)
+        close(lost, 0.0, 1e-9)
         close(left, 0.0, 1e-8)
         close(product / kappa, 1.0, 1e-6)
     close(relaxed_velocity_of(given, near, 1e-9), near.v, 1e-6)
