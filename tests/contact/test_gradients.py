@@ -59,15 +59,15 @@ def test_relaxed_contact(key):
         v, lost, found = relaxed_velocity(problem, kappa, near)
         gamma = relaxed_law(kappa, problem, v, lost)
         opening = problem.local(v)[:, 2] - problem.target[:, 2] + problem.compliance * gamma[:, 2]
-        return unbalanced(problem, v, gamma), gamma[:, 2] * opening, lost, found
+        return unbalanced(problem, v, gamma), gamma[:, 2] * opening, lost, found, v
 
-    for kappa in (1e-1, 1e-3, 1e-5):
-        left, product, lost, found = solved(given, near, kappa)
+    for kappa in (1e-1, 1e-3, 1e-5, 1e-9):
+        left, product, lost, found, v = solved(given, near, kappa)
         assert np.all(found)
         close(lost, 0.0, 1e-9)
         close(left, 0.0, 1e-8)
         close(product / kappa, 1.0, 1e-6)
-    close(relaxed_velocity_of(given, near, 1e-9), near.v, 1e-6)
+    close(v, near.v, 1e-5)
     one, beside = (jax.tree.map(lambda x: x[0], of) for of in (given, near))
 
     def of(x):
@@ -113,9 +113,6 @@ def test_relaxed_hits_are_found(key):
         found, left = solved(problems, near, kappa)
         assert np.all(found)
         close(left, 0.0, 1e-8)
-
-
-relaxed_velocity_of = jax.jit(jax.vmap(lambda *x: relaxed_velocity(*x).v, (0, 0, None)))
 
 
 def test_no_motion_changes_and_kappa_may_be_traced():
