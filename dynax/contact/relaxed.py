@@ -48,8 +48,21 @@ COSINES = 12
 
 def relaxed_law(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array | float = 0.0) -> jax.Array:
     """The impulses at a velocity, shape `(k, 3)`. `lost`: what rounding took from velocities at contacts."""
-    u = problem.local(v) - along_normals(problem.target[:, 2])
-    return _law(kappa, problem.friction, problem.compliance, u + lost)
+    return _law(kappa, problem.friction, problem.compliance, _beyond(problem, v) + lost)
+
+
+def relaxed_stiffness(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array | float = 0.0) -> jax.Array:
+    """`-d gamma / du` of it, shape `(k, 3, 3)`."""
+    return _stiffness(kappa, problem, _beyond(problem, v) + lost)
+
+
+def _beyond(problem: Impact, v: jax.Array) -> jax.Array:
+    """Velocities at contacts and stops, without `u_hat`."""
+    return problem.local(v) - along_normals(problem.target[:, 2])
+
+
+def _stiffness(kappa: jax.Array, problem: Impact, u: jax.Array) -> jax.Array:
+    return -jax.vmap(jax.jacfwd(_law, 3), (None, 0, 0, 0))(kappa, problem.friction, problem.compliance, u)
 
 
 def _law(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
@@ -121,6 +134,7 @@ class Relaxed(NamedTuple):
     lost: jax.Array
     """What rounding took from its velocities at contacts and stops, shape `(k, 3)`: of what sticks, all of it."""
     found: jax.Array
+    """1.0 if it is the velocity, else 0.0: a number, as what has derivatives is."""
 
 
 def relaxed(problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array) -> Relaxed:
@@ -129,18 +143,14 @@ def relaxed(problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array
     there = kappa + sum(jnp.sum(x * combined(problem.inertia, x)) for x in (problem.free, problem.begin))
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
     steps, rhos = (jnp.asarray(x) for x in ([x.steps for x in TRIES], [x.rho for x in TRIES]))
-    slopes = jax.vmap(jax.jacfwd(_law, 3), (None, 0, 0, 0))
-
-    def local(v: jax.Array) -> jax.Array:
-        return problem.local(v) - along_normals(problem.target[:, 2])
 
     def rho_of(s: Going) -> jax.Array:
         return rhos.astype(dtype)[s.attempt] / problem.mobility
 
     def step(s: Going) -> Going:
-        rho, u = rho_of(s), local(s.v)
+        rho, u = rho_of(s), _beyond(problem, s.v)
         point = nearest(s.kappa, rho, problem, s.impulses, u)
-        stiffness = -slopes(s.kappa, problem.friction, problem.compliance, point.u)
+        stiffness = _stiffness(s.kappa, problem, point.u)
         meant = point.impulses + forces(stiffness, point.u - u)
         pull = combined(problem.inertia, s.v - problem.free)
         dv = -solve(matrix(problem, stiffness), pull - problem.push(meant))
@@ -174,5 +184,5 @@ def relaxed(problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array
     zero, no = jnp.zeros((), int), jnp.zeros((), bool)
     begin = varying_as(problem, Going(zero, zero, kappa, v, impulses, no, no))
     end = lax.while_loop(lambda s: ~s.done, step, begin)
-    point = nearest(kappa, rho_of(end), problem, end.impulses, local(end.v))
-    return Relaxed(end.v, point.u - local(end.v), end.solved)
+    u = _beyond(problem, end.v)
+    return Relaxed(end.v, nearest(kappa, rho_of(end), problem, end.impulses, u).u - u, end.solved.astype(dtype))

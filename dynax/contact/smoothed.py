@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from dynax.contact.alart_curnier import After, Remembered, after
-from dynax.contact.coulomb import Impact, coulomb, unbalanced
-from dynax.contact.relaxed import Relaxed, relaxed, relaxed_law
+from dynax.contact.alart_curnier import After, Remembered, after, matrix
+from dynax.contact.coulomb import Impact, coulomb, stiffness, unbalanced
+from dynax.contact.relaxed import Relaxed, relaxed, relaxed_law, relaxed_stiffness
 from dynax.linear.solve import solve
 
 
@@ -24,31 +22,36 @@ def relaxed_velocity(problem: Impact, kappa: jax.Array, near: After) -> Relaxed:
     problem, kappa, near = lax.stop_gradient((problem, kappa, near))
     there = relaxed(problem, kappa, near.v, near.impulses)
     none = Relaxed(near.v, jnp.zeros_like(there.lost), there.found)
-    return jax.tree.map(partial(jnp.where, there.found), there, none)
+    return jax.tree.map(partial(jnp.where, there.found > 0), there, none)
 
 
 @relaxed_velocity.defjvp
 def _(primals: tuple, tangents: tuple) -> tuple[Relaxed, Relaxed]:
     there = relaxed_velocity(*primals)
-    rate = velocity_rate(partial(_impulses, there), primals[:2], tangents[:2], there.v)
-    none: Any = np.zeros(there.found.shape, jax.dtypes.float0)
-    return there, Relaxed(rate, jnp.zeros_like(there.lost), none)
+    problem, kappa = primals[0], _some(there, primals[1])
+    soft = relaxed_stiffness(kappa, problem, there.v, there.lost)
+    stiff = jnp.where(there.found > 0, soft, stiffness(problem, there.v))
+    rate = velocity_rate(partial(_impulses, there, there.v), stiff, primals[:2], tangents[:2], there.v)
+    return there, jax.tree.map(jnp.zeros_like, there)._replace(v=rate)
 
 
-def _impulses(there: Relaxed, problem: Impact, kappa: jax.Array, v: jax.Array) -> jax.Array:
-    some = jnp.where(there.found, kappa, 1.0)
-    return jnp.where(there.found, relaxed_law(some, problem, v, there.lost), coulomb(problem, v))
+def _impulses(there: Relaxed, v: jax.Array, problem: Impact, kappa: jax.Array) -> jax.Array:
+    soft = relaxed_law(_some(there, kappa), problem, v, there.lost)
+    return jnp.where(there.found > 0, soft, coulomb(problem, v))
 
 
-def velocity_rate(law: Callable, given: tuple, changes: tuple, v: jax.Array) -> jax.Array:
-    """How `v` changes with what is `given`, the problem first, if `H (v - v*) = J^T law(*given, v)` is to stay so."""
+def _some(there: Relaxed, kappa: jax.Array) -> jax.Array:
+    return jnp.where(there.found > 0, kappa, 1.0)
+
+
+def velocity_rate(law: Callable, stiffness: jax.Array, given: tuple, changes: tuple, v: jax.Array) -> jax.Array:
+    """How `v` changes with what is `given`, the problem first, if `H (v - v*) = J^T law(*given)` is to stay so; the
+    law's `stiffness` there."""
 
     def rest(*given) -> jax.Array:
-        return unbalanced(given[0], v, law(*given, v))
+        return unbalanced(given[0], v, law(*given))
 
-    moved = jax.jvp(rest, given, changes)[1]
-    along = jax.jacfwd(lambda v: unbalanced(given[0], v, law(*given, v)))(v)
-    return -solve(along, moved)
+    return -solve(matrix(given[0], stiffness), jax.jvp(rest, given, changes)[1])
 
 
 @jax.custom_jvp
@@ -64,7 +67,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
     def ended(problem: Impact, kappa: jax.Array) -> tuple[jax.Array, jax.Array]:
         problem = end.eased.of(problem)
         there = relaxed_velocity(problem, kappa, end)
-        return there.v, _impulses(there, problem, kappa, there.v)
+        return there.v, _impulses(there, there.v, problem, kappa)
 
     dv, impulses = jax.jvp(ended, primals[:2], tangents[:2])[1]
     return end, jax.tree.map(jnp.zeros_like, end)._replace(v=dv, impulses=impulses)
@@ -88,12 +91,13 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
     some = (opening > 0) & (part > 0)
     give = problem.compliance + problem.mobility * (1.0 - part) / jnp.where(some, part, 1.0)
     stiff = jnp.where(some, 1.0 / give, 0.0)
-    point = lax.stop_gradient(opening)
+    point, normal = lax.stop_gradient(opening), jnp.array([0, 0, 1], found.v.dtype)
 
-    def law(problem: Impact, v: jax.Array) -> jax.Array:
+    def law(v: jax.Array, problem: Impact) -> jax.Array:
         away = problem.local(v)[:, 2] - problem.target[:, 2] - point
-        return coulomb(problem, v) - (stiff * away)[:, None] * jnp.array([0, 0, 1], v.dtype)
+        return coulomb(problem, v) - (stiff * away)[:, None] * normal
 
-    dv = velocity_rate(law, (problem,), (change,), found.v)
-    impulses = jax.jvp(law, (problem, found.v), (change, dv))[1]
+    along = stiffness(problem, found.v) + (stiff[:, None] * normal)[:, :, None] * normal
+    dv = velocity_rate(partial(law, found.v), along, (problem,), (change,), found.v)
+    impulses = jax.jvp(law, (found.v, problem), (dv, change))[1]
     return found, jax.tree.map(jnp.zeros_like, found)._replace(v=dv, impulses=impulses)

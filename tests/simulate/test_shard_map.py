@@ -20,6 +20,11 @@ def touching(v):
     q = jnp.array([0, 0, 0.1, 1, 0, 0, 0.0])
     return dx.rollout(scene, q, v, jnp.zeros((3, 6)), 0.01).q
 
+def slope(v):
+    stepper = dx.simulate.Touching(gradient=dx.simulate.Smoothed(1e-3))
+    q, controls = jnp.array([0, 0, 0.1, 1, 0, 0, 0.0]), jnp.zeros((3, 6))
+    return jax.grad(lambda v: jnp.sum(dx.rollout(scene, q, v, controls, 0.01, stepper=stepper).q[-1, :3]))(v)
+
 def stepped(way, v):
     return dx.rollout(model, jnp.ones(2), v, jnp.zeros((3, 2)), 0.01, stepper=way).q
 
@@ -30,6 +35,7 @@ def solved(target):
 
 ways = {
     "contact": (touching, 6),
+    "relaxed contact": (slope, 6),
     "rk4": (lambda v: stepped("rk4", v), 2),
     "variational": (lambda v: stepped("variational", v), 2),
     "solver": (solved, 4),
@@ -50,5 +56,5 @@ print(json.dumps([jax.device_count(), errors]))
 def test_loops_begin_where_devices_do(tmp_path):
     devices, errors = json.loads(printed(2, SCRIPT, folder=tmp_path, timeout=900))
     assert devices == 2
-    assert set(errors) == {"contact", "rk4", "variational", "solver"}
+    assert set(errors) == {"contact", "relaxed contact", "rk4", "variational", "solver"}
     assert max(errors.values()) < 1e-12, errors
