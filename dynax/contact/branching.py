@@ -17,7 +17,6 @@ from dynax.compile.batching import trailing
 from dynax.contact.ends import Cone
 from dynax.contact.motion import carried
 from dynax.contact.scene import Scene
-from dynax.embedding.model import tree_of
 from dynax.linear.branches import Branches, branches_of
 from dynax.model import Model
 from dynax.sweep import take_rows
@@ -137,7 +136,7 @@ def rows_of(scene: Scene) -> Rows | None:
 
 def moved_by(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     """Which freedoms of a tree candidates may move, shape `(c, nv)`, and which limits and other stops, `(l, nv)`."""
-    tree = tree_of(scene.model)
+    tree = scene.tree
     stops = np.zeros((len(scene.limited) + len(scene.stops), tree.nv), bool)
     names = [name for name, _ in scene.limited] + [s.joint if isinstance(s, Cone) else None for s in scene.stops]
     for row, name in zip(stops, names, strict=True):

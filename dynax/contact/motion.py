@@ -24,7 +24,7 @@ from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.shapes import Sphere
 from dynax.contact.touch import Candidates
 from dynax.embedding.meanings import tree_motion
-from dynax.embedding.model import EmbeddedModel, tree_of
+from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Transform, Vec3
 from dynax.sweep import take_rows
@@ -74,7 +74,7 @@ def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tupl
 def asked(scene: Scene, pair: tuple[int, int]) -> bool:
     """Whether it counts for two shapes how they turn within a step: where both move, and where one floats alone, which
     may spin as fast as it was hit, and is no ball. Legs and hands turn by little on what is at rest."""
-    topology, (first, second) = tree_of(scene.model).topology, sorted(scene.bodies[k] for k in pair)
+    topology, (first, second) = scene.tree.topology, sorted(scene.bodies[k] for k in pair)
     if first >= 0 or second < 0 or second in topology.parents:
         return first >= 0
     own = [shape for shape, body in zip(scene.shapes, scene.bodies, strict=True) if body == second]
@@ -122,7 +122,7 @@ def contact_jacobian(scene: Scene, touch: Touch, q: Any) -> jax.Array:
 def carried(scene: Scene) -> np.ndarray:
     """1 for each freedom of the tree that moves the second body of a candidate alone, -1 the first, else 0; shape
     `(k, nv)`."""
-    topology = tree_of(scene.model).topology
+    topology = scene.tree.topology
     support = np.concatenate([topology.support[:, topology.body_of_velocity], np.zeros((1, topology.nv), bool)])
     first, second = candidate_bodies(scene)
     return support[second].astype(int) - support[first].astype(int)
@@ -141,9 +141,13 @@ def _moved(points, signs, turns, shifts, places) -> jax.Array:
 
 def by_model(scene: Scene, q: jax.Array, rows: Any) -> Any:
     """Rates by the velocity of the tree as those by the model's."""
-    if isinstance(scene.model, EmbeddedModel):
-        return rows @ tree_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
-    return rows
+    return rows if isinstance(scene.model, Model) else rows @ _tree_rates(scene.model, q)
+
+
+def _tree_rates(model: Any, q: jax.Array) -> jax.Array:
+    """The velocity of the rigid tree by that of a model which is made of it, shape `(nv of the tree, nv)`."""
+    own = tree_motion(model, q, jnp.zeros(model.nv, q.dtype)).x
+    return own if isinstance(model.tree, Model) else _tree_rates(model.tree, q) @ own
 
 
 def frames_and_rows(scene: Scene, touch: Touch, q: jax.Array, at: Placed, signs: Any = None) -> tuple:

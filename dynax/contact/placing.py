@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from dynax.algorithms.frames import body_poses, root_offsets
 from dynax.compile.batching import trailing
 from dynax.contact.scene import Scene
-from dynax.embedding.model import tree_of
+from dynax.embedding.meanings import tree_configuration
 from dynax.model import Model
 from dynax.spatial import Mat3, Motion, Vec3
 from dynax.sweep import take_rows
@@ -78,7 +78,7 @@ def tree_placed(model: Model, q: jax.Array) -> Placed:
 
 
 def placed(scene: Scene, q: jax.Array) -> Placed:
-    return with_world(tree_placed(tree_of(scene.model), q))
+    return with_world(tree_placed(scene.tree, tree_configuration(scene.model, q)))
 
 
 def with_world(at: Placed) -> Placed:

@@ -23,6 +23,7 @@ from dynax.contact.touch import Candidates, Posed, candidates, supported
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.errors import ModelError
 from dynax.model import Model
+from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.model.structure import WORLD, Finding
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Transform
@@ -81,6 +82,11 @@ class Scene:
         return self.model.name
 
     @property
+    def tree(self) -> Model:
+        """The rigid tree whose bodies shapes are on; of a model with bodies that bend each node is one."""
+        return skeleton_of(tree_of(self.model))
+
+    @property
     def nq(self) -> int:
         return self.model.nq
 
@@ -127,7 +133,7 @@ class Scene:
 
 
 def scene(
-    model: Model | EmbeddedModel,
+    model: Model | EmbeddedModel | FlexibleModel,
     colliders: Sequence[Collider],
     ignore: Iterable[tuple[str, str]] = (),
     *,
@@ -136,6 +142,8 @@ def scene(
     stops: Sequence[Stop] = (),
 ) -> Scene:
     """Shapes on the bodies of a model, and which of them may touch.
+
+    Of a body that bends, a shape is on its frame or on one of its nodes, and moves as that does.
 
     All pairs may but those on one body, on a body and its parent (the world is parent of none here), those whose kinds
     are both ground, and those to `ignore`, by the names of colliders or of what they are on. Or those named in `pairs`
@@ -160,7 +168,7 @@ def scene(
         placements.append(collider.placement if pose is None else pose @ collider.placement)
     given = _named(names, pairs)
     if given is None:
-        chosen = _all_but(bodies, tree_of(model).parents, _ignored(colliders, names, ignore))
+        chosen = _all_but(*wholes_of(tree_of(model), bodies), _ignored(colliders, names, ignore))
     else:
         chosen = list(given)
     for a, b in chosen:
@@ -170,10 +178,11 @@ def scene(
                 element=f"colliders {names[a]!r} and {names[b]!r}",
                 hint="give one as Sphere, Capsule, Box or Points, or name the pair in `ignore`",
             )
-    limited = limited_coordinates(tree_of(model)) if limits else ()
-    limiting = limiting_materials(tree_of(model), limits)
+    tree = skeleton_of(tree_of(model))
+    limited = limited_coordinates(tree) if limits else ()
+    limiting = limiting_materials(tree, limits)
     for stop in stops:
-        check_stop(tree_of(model), stop)
+        check_stop(tree, stop)
     stacked = Transform(
         np.stack([np.asarray(p.rotation) for p in placements]) if placements else np.zeros((0, 3, 3)),
         np.stack([np.asarray(p.translation) for p in placements]) if placements else np.zeros((0, 3)),
@@ -262,6 +271,22 @@ def _check(collider: Collider, name: str) -> None:
 
 def _kinds(*colliders: Collider) -> str:
     return " and a ".join(type(collider.geometry).__name__ for collider in colliders)
+
+
+def wholes_of(tree: Model | FlexibleModel, bodies: Sequence[int]) -> tuple[list[int], list[int]]:
+    """What each of some bodies is part of, the frame for the places of a body that bends; and of all bodies what the
+    whole is carried by."""
+    if isinstance(tree, Model):
+        return list(bodies), list(tree.parents)
+    own, parents = list(range(tree.num_bodies)), tree.skeleton.parents
+    first = list(own)
+    for member in tree.members:
+        for place in (member.held, *member.nodes):
+            if place >= 0:
+                own[place] = member.frame
+        first[member.frame] = member.frame if member.held < 0 else member.held
+    whole = [*own, -1]
+    return [whole[k] for k in bodies], [whole[parents[first[k]]] for k in range(tree.num_bodies)]
 
 
 def _all_but(bodies: Sequence[int], parents: Sequence[int], ignored: set[tuple[int, int]]) -> list[tuple[int, int]]:

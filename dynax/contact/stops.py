@@ -23,7 +23,7 @@ from dynax.contact.motion import by_model, jacobian_at
 from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene
 from dynax.contact.shapes import EX, unit
-from dynax.embedding.model import tree_of
+from dynax.embedding.meanings import tree_configuration
 from dynax.model.configuration import configuration_rate, neutral
 
 FAR = 1e3
@@ -53,10 +53,10 @@ def stops_at(scene: Scene, q: jax.Array, at: Placed | None) -> Stops:
 
 
 def _limits(scene: Scene, q: jax.Array) -> Stops:
-    tree = tree_of(scene.model)
+    tree, at = scene.tree, tree_configuration(scene.model, q)
     place = np.array([tree.q_slice(name).start + k for name, k in scene.limited], int)
     ends = tree.position_limits.astype(q.dtype)[place]
-    below, above = q[place] - ends[:, 0], ends[:, 1] - q[place]
+    below, above = at[place] - ends[:, 0], ends[:, 1] - at[place]
     lower = lax.stop_gradient(below <= above)
     gap = jnp.where(lower, below, above)
     gap = jnp.where(jnp.isfinite(gap), gap, FAR)
@@ -65,20 +65,20 @@ def _limits(scene: Scene, q: jax.Array) -> Stops:
     if all(own.stop - own.start == 1 for own, _ in slices):
         freedom = np.array([own.start for _, own in slices], int)
         return Stops(gap, sign, sign[:, None] * by_model(scene, q, np.eye(tree.nv, dtype=q.dtype)[freedom]))
-    rates = jax.vmap(lambda v: configuration_rate(tree, q, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
+    rates = jax.vmap(lambda v: configuration_rate(tree, at, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
     return Stops(gap, sign, sign[:, None] * by_model(scene, q, rates))
 
 
 def _cone(scene: Scene, stop: Cone, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    tree = tree_of(scene.model)
-    w, *xyz = q[tree.q_slice(stop.joint)]
+    tree = scene.tree
+    w, *xyz = tree_configuration(scene.model, q)[tree.q_slice(stop.joint)]
     axis, sine = unit(jnp.where(w < 0, -1.0, 1.0).astype(q.dtype) * jnp.stack(xyz), EX)
     row = jnp.zeros(tree.nv, q.dtype).at[tree.v_slice(stop.joint)].set(-axis)
     return stop.angle - 2.0 * jnp.arctan2(sine, jnp.abs(w)), by_model(scene, q, row)
 
 
 def _rope(scene: Scene, stop: Rope, q: jax.Array, at: Placed | None) -> tuple[jax.Array, jax.Array]:
-    tree, at = tree_of(scene.model), placed(scene, q) if at is None else at
+    tree, at = scene.tree, placed(scene, q) if at is None else at
     offsets = jnp.zeros((len(stop.points), 3), q.dtype) if stop.offsets is None else jnp.asarray(stop.offsets, q.dtype)
     bodies, points = [], []
     for name, offset in zip(stop.points, offsets, strict=True):

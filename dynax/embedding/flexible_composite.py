@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.articulated import Tree
+from dynax.algorithms.frames import root_offsets
 from dynax.bodies.base import Bases
 from dynax.compile.fence import apart
 from dynax.embedding.flexible import Inertias, State, at_rest, flat, inertias_at
@@ -44,8 +45,13 @@ def composed(model: FlexibleModel, at: State, s: Setup, kin: Parts, inertias: In
     """The same, of a state whose kinematics and inertias are known."""
     p = plan(model.skeleton.topology, model.members)
     forces, own, columns = _walked(nodes(model, at, s, kin, inertias, p), s, p.bases)
-    position = s.layout.body_order(Parts(*(k.position for k in kin)))
-    point = model.tree.topology.free_roots[p.bases], *p.point
+    topology, position = model.tree.topology, s.layout.body_order(Parts(*(k.position for k in kin)))
+    bases = topology.free_roots[p.bases]
+    point = bases, *p.point
+    # Under the frame of a body on the world positions are relative to it, but the point of its node is the world's.
+    welded = np.isin(np.argmax(topology.support, axis=1), np.setdiff1d(topology.free_roots, bases))
+    if welded.any():
+        position = position + take_rows(root_offsets(model.tree, s), np.where(welded, np.arange(len(welded)), -1))
     velocity = [p.order.roots.reshape(-1, 6), *(v.reshape(len(v), -1) for v in p.order.velocity)]
     found, where = [], []
     for of_kind, entry in zip(own, velocity, strict=True):

@@ -60,7 +60,7 @@ from dynax.embedding.flexible_nodes import forward, nodes, solved
 from dynax.embedding.flexible_plan import plan
 from dynax.embedding.flexible_slopes import forward_slopes
 from dynax.embedding.meanings import Motion as TreeMotion
-from dynax.embedding.meanings import tree_motion
+from dynax.embedding.meanings import tree_configuration, tree_motion
 from dynax.embedding.rule import differentiable, kept_solution, known_solution
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
@@ -114,6 +114,11 @@ def _matrix(model: FlexibleModel, q: jax.Array) -> jax.Array:
     at = state(model, q)
     eye = jnp.eye(model.nv, dtype=q.dtype).reshape(model.nv, model.nv, *(1,) * (q.ndim - 1))
     return expanded(model, at.bodies, at.columns[:, :, :, None], jnp.broadcast_to(eye, (*eye.shape[:2], *q.shape[1:])))
+
+
+@tree_configuration.register
+def _(model: FlexibleModel, q: jax.Array) -> jax.Array:
+    return _configuration(model, q)
 
 
 @tree_motion.register

@@ -83,7 +83,7 @@ def plan(topology: Topology, members: tuple[Member, ...], full: bool | None = No
     inside = [m.held >= 0 and (m.held not in topology.free_roots if full is None else full) for m in members]
     owner = {body: k for k, member in enumerate(members) for body in (member.frame, *member.nodes)}
     points = {member.held: k for k, member in enumerate(members) if inside[k]}
-    bases = [k for k, root in enumerate(topology.free_roots) if int(root) not in points]
+    bases = [k for k, root in enumerate(topology.free_roots) if int(root) not in points and int(root) not in owner]
     joints = [
         range(start[m.held], start[m.held + 1]) if own else range(0) for m, own in zip(members, inside, strict=True)
     ]

@@ -81,6 +81,17 @@ class Motion(NamedTuple):
 
 
 @singledispatch
+def tree_configuration(model: Any, q: jax.Array) -> jax.Array:
+    """That of the rigid tree that a model is, or that it is made of in the end."""
+    return q
+
+
+@tree_configuration.register
+def _(model: EmbeddedModel, q: jax.Array) -> jax.Array:
+    return tree_configuration(model.tree, q)
+
+
+@singledispatch
 def tree_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
     """Of a kind of model that is made of a tree."""
     raise TypeError(f"a {type(model).__name__} is not made of a tree")

@@ -30,8 +30,10 @@ from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.linear.sums import by_terms
 from dynax.model import Model
 from dynax.model.configuration import integrate, integrate_rows
+from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.operators.pytree import pytree_dataclass
 from dynax.simulate.precession import precession
+from dynax.simulate.stepper import AnyTree
 from dynax.spatial import Exponential, Quaternion, Vec3
 from dynax.sweep import take_rows
 from dynax.sweep.sums import Tree
@@ -52,7 +54,7 @@ class Turning:
     dt: jax.Array
 
     @classmethod
-    def of_any(cls, model: Model | EmbeddedModel, inertia: jax.Array, dt: jax.Array) -> Turning:
+    def of_any(cls, model: AnyTree, inertia: jax.Array, dt: jax.Array) -> Turning:
         bases = _bases(model)
         rows = np.array(bases.linear, int).reshape(-1, 3)
         mass = jnp.diagonal(inertia)[rows]
@@ -67,15 +69,13 @@ class Turning:
         """`v + dt omega x c` of a mean velocity, whose Coriolis forces are counted without it."""
         return _begun(self, v, mean) if self.linear else v
 
-    def ended(
-        self, model: Model | EmbeddedModel, q: jax.Array, v: jax.Array, w: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def ended(self, model: AnyTree, q: jax.Array, v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         """`q+, v+`, of a step that begins with `v`."""
         if isinstance(model, Model):
             return _tree_ended(model, q, v, w, self)
         if not self.linear:
             return integrate(model, q, self.dt * w), w
-        screw, after = _embedded_turned(model.tree, v, w, self)
+        screw, after = _turned(skeleton_of(tree_of(model)), v, w, self)
         return integrate(model, q, self.dt * screw), after
 
     def screw(self, w: jax.Array) -> jax.Array:
@@ -164,7 +164,7 @@ def _ended(model: Model, q: jax.Array, v: jax.Array, w: jax.Array, axes: Turning
 
 
 _begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), trailing(_ended)
-_embedded_turned = trailing(_turned_rows)
+_turned = trailing(_turned_rows)
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:
@@ -183,13 +183,15 @@ class _Bases(NamedTuple):
 
 
 def _bases(model: Any) -> _Bases:
-    topology = tree_of(model).topology
-    place = np.arange(topology.nv)
+    tree = tree_of(model)
+    topology, place = skeleton_of(tree).topology, np.arange(tree.nv)
     if isinstance(model, EmbeddedModel):
         # Of a base in a loop, or in a chart, velocities are not those of a body alone.
         plan = plan_of(model.tree, model.embedding)
         alone = np.setdiff1d(plan.independent, np.concatenate([g.freedoms.ravel() for g in plan.groups] or [[]]))
         place = np.where(np.isin(place, alone), np.searchsorted(plan.independent, place), -1)
+    if isinstance(tree, FlexibleModel):
+        place = np.append(place, -1)[np.minimum(tree.places.v, tree.nv)]
     angular, linear, bodies = [], [], []
     for body, (joint, parent, start) in enumerate(
         zip(topology.joints, topology.parents, topology.v_start, strict=False)
