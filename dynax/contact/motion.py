@@ -23,7 +23,7 @@ from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene, of_group, posed
 from dynax.contact.shapes import Sphere
 from dynax.contact.touch import Candidates
-from dynax.embedding.meanings import tree_motion
+from dynax.embedding.meanings import rigid_motion
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.spatial import Transform, Vec3
@@ -141,13 +141,9 @@ def _moved(points, signs, turns, shifts, places) -> jax.Array:
 
 def by_model(scene: Scene, q: jax.Array, rows: Any) -> Any:
     """Rates by the velocity of the tree as those by the model's."""
-    return rows if isinstance(scene.model, Model) else rows @ _tree_rates(scene.model, q)
-
-
-def _tree_rates(model: Any, q: jax.Array) -> jax.Array:
-    """The velocity of the rigid tree by that of a model which is made of it, shape `(nv of the tree, nv)`."""
-    own = tree_motion(model, q, jnp.zeros(model.nv, q.dtype)).x
-    return own if isinstance(model.tree, Model) else _tree_rates(model.tree, q) @ own
+    if isinstance(scene.model, Model):
+        return rows
+    return rows @ rigid_motion(scene.model, q, jnp.zeros(scene.nv, q.dtype)).x
 
 
 def frames_and_rows(scene: Scene, touch: Touch, q: jax.Array, at: Placed, signs: Any = None) -> tuple:

@@ -46,12 +46,12 @@ COSINES = 12
 """Steps to `h`, from less than twice of it."""
 
 
-def relaxed_law(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array | float = 0.0) -> jax.Array:
+def relaxed_law(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array) -> jax.Array:
     """The impulses at a velocity, shape `(k, 3)`. `lost`: what rounding took from velocities at contacts."""
     return _law(kappa, problem.friction, problem.compliance, _beyond(problem, v) + lost)
 
 
-def relaxed_stiffness(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array | float = 0.0) -> jax.Array:
+def relaxed_stiffness(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array) -> jax.Array:
     """`-d gamma / du` of it, shape `(k, 3, 3)`."""
     return _stiffness(kappa, problem, _beyond(problem, v) + lost)
 

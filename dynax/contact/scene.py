@@ -168,7 +168,7 @@ def scene(
         placements.append(collider.placement if pose is None else pose @ collider.placement)
     given = _named(names, pairs)
     if given is None:
-        chosen = _all_but(*wholes_of(tree_of(model), bodies), _ignored(colliders, names, ignore))
+        chosen = _all_but(*_wholes(tree_of(model), bodies), _ignored(colliders, names, ignore))
     else:
         chosen = list(given)
     for a, b in chosen:
@@ -273,7 +273,7 @@ def _kinds(*colliders: Collider) -> str:
     return " and a ".join(type(collider.geometry).__name__ for collider in colliders)
 
 
-def wholes_of(tree: Model | FlexibleModel, bodies: Sequence[int]) -> tuple[list[int], list[int]]:
+def _wholes(tree: Model | FlexibleModel, bodies: Sequence[int]) -> tuple[list[int], list[int]]:
     """What each of some bodies is part of, the frame for the places of a body that bends; and of all bodies what the
     whole is carried by."""
     if isinstance(tree, Model):

@@ -52,6 +52,7 @@ from dynax.embedding.dynamics import MovedBy, Resisted, at, inverse, motion_of, 
 from dynax.embedding.model import EmbeddedModel, embedding_matrix, factors, of_independent
 from dynax.embedding.rule import differentiable, kept_solution, known_solution
 from dynax.embedding.slopes import forward_slopes
+from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.configuration import (
     bracket_rows,
@@ -102,6 +103,15 @@ def tree_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
 def _(model: EmbeddedModel, q: jax.Array, v: jax.Array) -> Motion:
     c, whole, drift = motion_of(model.tree, q, v, model.embedding, model.chart)
     return Motion(dense(c.plan, c.x), whole, drift)
+
+
+def rigid_motion(model: Any, q: jax.Array, v: jax.Array) -> Motion:
+    """Of the rigid tree that a model is made of in the end."""
+    found = tree_motion(model, q, v)
+    if isinstance(model.tree, Model):
+        return found
+    inner = rigid_motion(model.tree, q, found.v)
+    return Motion(inner.x @ found.x, inner.v, inner.x @ found.bias + inner.bias)
 
 
 def _by_configuration(function):

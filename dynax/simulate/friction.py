@@ -25,7 +25,7 @@ from dynax.compile.batching import KEPT, by_samples, trailing
 from dynax.compile.zeros import along_moving
 from dynax.embedding.dynamics import Resisted
 from dynax.embedding.flexible_meanings import flexible_solution
-from dynax.embedding.meanings import Motion, mass_factor, resisted_motion, resisted_solution, tree_motion
+from dynax.embedding.meanings import Motion, mass_factor, resisted_motion, resisted_solution, rigid_motion
 from dynax.embedding.model import EmbeddedModel
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel, skeleton_of
@@ -110,11 +110,7 @@ def _motion(model: Any, q: jax.Array, v: jax.Array) -> Motion | None:
     bend have neither, and all other joints are the model's own."""
     if isinstance(model, Model | FlexibleModel) or _of_rigid_tree(model):
         return None
-    found = tree_motion(model, q, v)
-    if isinstance(model.tree, Model):
-        return found
-    inner = tree_motion(model.tree, q, found.v)
-    return Motion(inner.x @ found.x, inner.v, inner.x @ found.bias + inner.bias)
+    return rigid_motion(model, q, v)
 
 
 def _of_joints(model: Model | FlexibleModel, v: jax.Array) -> jax.Array:
