@@ -728,6 +728,40 @@ def test_box_with_balls_on_it():
     close(a[1:], np.tile([0.211 / np.sqrt(2)] * 2 + [0], (25, 1)), 1e-4)
 
 
+def on_straight_legs():
+    """Four hips that pitch, knees that roll half a metre below, feet on the knees."""
+    builder = dx.ModelBuilder()
+    builder.body("trunk", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.3, 0.1), mass=6.0))
+    hip, shin = dx.SpatialInertia.box((0.05,) * 3, mass=0.4), dx.SpatialInertia.box((0.03, 0.03, 0.4), mass=0.4)
+    for k, (x, y) in enumerate([(0.2, 0.15), (-0.2, 0.15), (0.2, -0.15), (-0.2, -0.15)]):
+        at, below = dx.Transform.from_translation((x, y, 0)), dx.Transform.from_translation((0, 0, -0.2))
+        builder.body(f"hip{k}", parent="trunk", joint=dx.Revolute((0, 1, 0)), placement=at, inertia=hip)
+        builder.body(f"shin{k}", parent=f"hip{k}", joint=dx.Revolute((1, 0, 0)), placement=below, inertia=shin)
+    feet = [c.Collider(f"shin{k}", c.Sphere(0.03)) for k in range(4)]
+    return c.scene(builder.build(), [c.Collider("world", c.Plane()), *feet])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)])
+def test_feet_land_under_legs_that_are_straight_but_for_rounding(dtype, rng):
+    """Feet beside each other move towards each other with the square of the angle, which has no inverse in float32."""
+    scene = on_straight_legs()
+    angles = jnp.asarray(rng.normal(size=(13, 32, 8)) * 10.0 ** -np.arange(3, 16)[:, None, None], dtype).reshape(-1, 8)
+    zero, dt = jnp.zeros(14, dtype).at[5].set(-1.0), jnp.asarray(1e-3, dtype)
+
+    @jax.jit
+    @jax.vmap
+    def land(angles):
+        q = jnp.concatenate([jnp.asarray([0, 0, 0.23, 1, 0, 0, 0], dtype), angles])
+        step = lambda v: Touching().touched(scene, q, v, jnp.zeros(14, dtype), dt)  # noqa: E731
+        return step(zero), jax.jacfwd(lambda v: step(v).v)(zero)
+
+    found, slope = land(angles)
+    assert np.all(found.report.status == TouchStatus.SOLVED)
+    assert np.all(found.report.contacts > 1)
+    close(found.v[:, 5], 0.0, 2e-3)  # what is soft in float32 lets through
+    assert np.all(np.isfinite(slope))
+
+
 def test_a_touch_too_light_to_be_solved_for_is_not_soft():
     """What would come nearer by a millionth of its speed keeps its velocity, and so the contact gives by all of it."""
     scene = on_ground()
