@@ -160,6 +160,9 @@ class Found(NamedTuple):
     """By Newton's method."""
 
     v: jax.Array
+    unbalanced: jax.Array
+    """Of the momentum, as a part of what there is: small where the problem was solved. With the velocities at contacts
+    that it was solved for, since impulses of hard contacts at those of a rounded `v` are less true than `v`."""
     eased: Eased
     remembered: Remembered
 
@@ -169,7 +172,7 @@ class After(NamedTuple):
     impulses: jax.Array
     """In the frames of the contacts, on the second body, shape `(k, 3)` [N s]."""
     unbalanced: jax.Array
-    """Of the momentum, as a part of what there is: small where the problem was solved."""
+    """As `Found` has it."""
     gives: jax.Array
     """The most that a contact gives along its normal, by what it may."""
     work: jax.Array
@@ -202,6 +205,8 @@ class Going(NamedTuple):
     """The velocity with the least that is left; where contacts were made harder, the last that was solved."""
     best_u: jax.Array
     """Of contacts and stops with it."""
+    unbalanced: jax.Array
+    """What is left with it, by the energy there is."""
     least: jax.Array
     """Infinite where contacts as hard as they are now were not yet solved."""
     part: jax.Array
@@ -340,6 +345,7 @@ def _newton(
             jnp.where(over | more | (s.attempt > COLD), 0.0, REMEMBERED * allowed),
             best,
             best_u,
+            jnp.where(nearer, rest / there, s.unbalanced),
             jnp.where(more, jnp.inf, best_left),
             jnp.where(again, s.part / jnp.maximum(gives, 1.0), s.part),
             jnp.where(nearer, s.part, s.held),
@@ -361,7 +367,8 @@ def _newton(
     part = jnp.ones_like(problem.compliance)
     going = v, pull, impulses, last, jnp.zeros_like(rest)
     one = jnp.ones_like(there)
-    begin = Going(attempt, zero, kappa, *going, problem.free, at_first, rest, part, part, zero, one, one, done)
+    least = rest / there, rest
+    begin = Going(attempt, zero, kappa, *going, problem.free, at_first, *least, part, part, zero, one, one, done)
     return begin, newton
 
 
@@ -394,7 +401,7 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
     def found(problem: Impact, end: Going) -> Found:
         change = end.v - problem.free
         remembered = Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses)
-        return Found(end.best, Eased(end.held, end.bounced), remembered)
+        return Found(end.best, jnp.sqrt(end.unbalanced), Eased(end.held, end.bounced), remembered)
 
     def core(_: tuple, problem: Impact, before: Remembered | None) -> Found:
         batch = problem.free.shape[1:]
@@ -467,20 +474,14 @@ def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None
 @trailing
 def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     impulses = coulomb(problem, v)
-    weight = 1.0 / jnp.sqrt(diagonal(problem.inertia))
-    rest = weight * unbalanced(problem, v, impulses)
-    there = [weight * combined(problem.inertia, x) for x in (v, problem.free, problem.begin)]
-    largest = jnp.max(jnp.abs(jnp.concatenate(there)), axis=0)
-    known = largest > 0
-    lost = jnp.where(known, jnp.max(jnp.abs(rest), axis=0) / jnp.where(known, largest, 1.0), 0.0)
     u, at_first = problem.local(v), problem.local(problem.free)
     gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
     work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))
-    return impulses, *lax.stop_gradient((lost, gives, work))
+    return impulses, *lax.stop_gradient((gives, work))
 
 
 def told(problem: Impact, v: jax.Array, found: Found) -> After:
     """What is to be known of the velocity after the step: `v` is that of `found`, with derivatives, and obeys `problem`
     as it was `found`."""
-    impulses, lost, gives, work = _told((), problem, v)
-    return After(v, impulses, lost, gives, work, found.eased, found.remembered)
+    impulses, gives, work = _told((), problem, v)
+    return After(v, impulses, lax.stop_gradient(found.unbalanced), gives, work, found.eased, found.remembered)

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.contact.coulomb import positive
 from dynax.contact.material import Material
 from dynax.contact.motion import (
     Touch,
@@ -60,7 +61,7 @@ class Patch(NamedTuple):
         at = placed(scene, q)
         touch, stops = contacts_at(scene, at), stops_at(scene, q, at)
         gap = jnp.concatenate([touch.gap, stops.gap])
-        return cls(jnp.minimum(gap, 0.0), jnp.zeros_like(touch.point))
+        return cls(-positive(-gap), jnp.zeros_like(touch.point))
 
 
 class Yielding(NamedTuple):
@@ -103,7 +104,7 @@ class Near(NamedTuple):
         """The forces at a state, and the rate of the patch."""
         gap, k, d = self.gap, self.material.stiffness, self.material.damping
         # In contact `p` is `z`. It is `p` that is known, and so the dent has no error of its own.
-        push = jnp.where(gap <= (1.0 - NEAR) * patch.normal, jnp.maximum(-k * gap - d * self.opening, 0.0), 0.0)
+        push = jnp.where(gap <= (1.0 - NEAR) * patch.normal, positive(-k * gap - d * self.opening), 0.0)
         push = self._growing(push)
         back = jnp.where(d > 0, 1.0 / jnp.where(d > 0, d, 1.0), 0.0)
         normal = jnp.where(self.grows, 0.0, -back * (k * patch.normal + push))
@@ -117,7 +118,7 @@ class Near(NamedTuple):
         in contact. In the step in which shapes meet the force is that of the part in which they touch, and so it does
         not jump: its derivatives know when they meet."""
         gap, k, d = self.gap, self.material.stiffness, self.material.damping
-        push = self._growing(jnp.maximum(-k * gap - d * (gap - patch.normal) / dt, 0.0))
+        push = self._growing(positive(-k * gap - d * (gap - patch.normal) / dt))
         whole = jnp.where(k * dt + d > 0, k * dt + d, 1.0)
         normal = jnp.where(self.grows, patch.normal, (d * patch.normal - dt * push) / whole)
         k, d = self.shear, self._of_candidates(d)
@@ -139,15 +140,15 @@ class Near(NamedTuple):
         k = self.material.stiffness
         if not self.grows.any():
             return self._of_candidates(k)
-        n, dent = self.material.exponent, jnp.maximum(-self.gap, 0.0)
+        n, dent = self.material.exponent, positive(-self.gap)
         return self._of_candidates(jnp.where(self.grows, n * k * _power(dent, n - 1.0), k))
 
     def _growing(self, push: jax.Array) -> jax.Array:
         """With Hunt and Crossley's law where it holds."""
         if not self.grows.any():
             return push
-        dent = jnp.maximum(-self.gap, 0.0)
-        damped = jnp.maximum(1.0 - self.material.dissipation * self.opening, 0.0)
+        dent = positive(-self.gap)
+        damped = positive(1.0 - self.material.dissipation * self.opening)
         grown = jnp.where(dent > 0, self.material.stiffness * _power(dent, self.material.exponent) * damped, 0.0)
         return jnp.where(self.grows, grown, push)
 
@@ -156,8 +157,9 @@ class Near(NamedTuple):
         stick = -stiffness[:, None] * tangent - damping[:, None] * self.velocity
         stick = stick - _dot(self.touch.normal, stick)[:, None] * self.touch.normal
         most, size = self._of_candidates(self.material.friction * push), _dot(stick, stick)
-        slides = size > most * most
-        return jnp.where(slides, most / jnp.sqrt(jnp.where(slides, size, 1.0)), 1.0)[:, None] * stick
+        slides = size >= most * most  # as what rests in the air
+        some = slides & (size > 0)
+        return jnp.where(slides, most / jnp.sqrt(jnp.where(some, size, 1.0)), 1.0)[:, None] * stick
 
     def _of_candidates(self, x: jax.Array) -> jax.Array:
         return x[: len(self.touch.gap)]

@@ -265,6 +265,9 @@ def test_special_points(dtype):
     for a, b in zip(*map(jax.tree.leaves, slopes), strict=True):
         assert np.all(np.isfinite(a))
         close(a, b, 1e-8 * (1 + np.max(np.abs(b), initial=0.0)))
+    # What is far away is not rubbed whatever its slip, nor what just touches while it presses nothing.
+    for x in jax.tree.leaves([found.forces for found in slopes[0]]):
+        close(x[:2], 0.0, 1e-9)
 
 
 def test_what_it_refuses():

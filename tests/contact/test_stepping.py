@@ -532,7 +532,41 @@ def test_frictionless_and_weightless():
         BALL.replace(gravity=jnp.zeros(3)), [c.Collider("world", c.Plane()), c.Collider("ball", c.Sphere(0.1))]
     )
     still = jax.jit(jax.jacfwd(lambda v: dx.step(floating, RISE(), v, jnp.zeros(6), 0.01)[1]))(jnp.zeros(6))
-    assert np.all(np.isfinite(still))
+    close(still, np.eye(6), 1e-12)
+
+
+def at_rest():
+    """A ball over the ground, and two fingers that begin at the ends of their ranges, all at rest: how the
+    velocity after a step of 1 ms changes with that before and with forces, of heights of the ball and frictions."""
+    builder = dx.ModelBuilder()
+    builder.body("ball", joint=dx.Free(), inertia=dx.SpatialInertia(1.0, (0, 0, 0), (0.004,) * 3))
+    inertia = dx.SpatialInertia(0.1, (0, 0, 0), (0.01,) * 3)
+    for name, limits in (("left", (0.0, 0.04)), ("right", (-0.04, 0.0))):
+        builder.body(name, joint=dx.Prismatic((0, 1, 0)), inertia=inertia, position_limits=limits)
+
+    @jax.jit
+    @jax.vmap
+    def slopes(height, friction):
+        material = c.Material(friction=friction)
+        ground, ball = c.Collider("world", c.Plane(), material=material), c.Collider("ball", c.Sphere(0.1))
+        scene = c.scene(builder.build(), [ground, ball])
+        q = dx.neutral(scene.model).at[2].set(height)
+        step = lambda v, tau: Touching().touched(scene, q, v, tau, jnp.asarray(1e-3, q.dtype)).v  # noqa: E731
+        return jax.jacfwd(step, (0, 1))(jnp.zeros(8), jnp.zeros(8)), jax.jacrev(step)(jnp.zeros(8), jnp.zeros(8))
+
+    return slopes(jnp.array([0.5, 0.1001, 0.1, 0.5, 0.1]), jnp.array([0.5, 0.5, 0.5, 0.0, 0.0]))
+
+
+def test_what_rests_in_the_air_or_without_friction_is_free():
+    """Its slip is exactly zero, as is what friction there is: derivatives were those of what sticks, in the air too."""
+    (by_v, by_tau), backwards = at_rest()
+    close(by_v, backwards, 1e-12)
+    close(by_v[np.array([0, 1, 3]), :6, :6], np.broadcast_to(np.eye(6), (3, 6, 6)), 2e-5)
+    close(by_v[4, :6, :6], np.diag([1.0, 1, 1, 1, 1, 0]), 2e-5)
+    close(np.diag(by_v[2])[:6], [2 / 7, 2 / 7, 1, 5 / 7, 5 / 7, 0], 2e-5)
+    # Fingers at the ends of their ranges press nothing there: they may leave.
+    close(by_v[:, 6:, 6:], np.broadcast_to(np.eye(2), (5, 2, 2)), 1e-12)
+    close(by_tau[:, 6:, 6:], np.broadcast_to(0.01 * np.eye(2), (5, 2, 2)), 1e-12)
 
 
 def test_a_table_stands_on_many_feet():
