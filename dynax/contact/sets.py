@@ -76,7 +76,7 @@ def settled(
     fixed, here = lax.stop_gradient((scene, q))
     touching = gaps_at(fixed, here) <= 0.5 * reach
     q = onto_surfaces(scene, q, touching)
-    mobility, _ = mobility_at(fixed, here, normals_at(fixed, here))
+    mobility, response = mobility_at(fixed, here, normals_at(fixed, here))
     here = lax.stop_gradient(q)
     normals = jnp.where(touching[:, None], normals_at(fixed, here), 0.0)
     before = normals @ lax.stop_gradient(v)
@@ -97,6 +97,7 @@ def settled(
     alike = jnp.where(presses, forces / jnp.where(scale > 0, scale, 1.0), 0.0)
     active = spanning(scaled, pressing(scaled, alike, dtype), stays & ~left, dtype)
     stays = stays & (~left | (remainder(scaled, active) <= LEAST[dtype]))
+    v = along_surfaces(scene, q, v, active, response @ _inverse(mobility, active))
     return Settled(q, v, Sets(stays, active), blow.status, found.status, cut, jnp.zeros((), bool))
 
 
@@ -112,6 +113,13 @@ def onto_surfaces(scene: Scene, q: jax.Array, touching: jax.Array) -> jax.Array:
         return integrate(scene.model, q, -way @ jnp.where(touching, gaps_at(scene, q), 0.0)), None
 
     return lax.scan(onto, q, None, length=2)[0]
+
+
+def along_surfaces(scene: Scene, q: jax.Array, v: jax.Array, active: jax.Array, way: jax.Array) -> jax.Array:
+    """What is active neither nears nor leaves, and derivatives know it: what begins on a surface loses each change of
+    its normal velocity to it. `way`, `H^-1 J^T (J H^-1 J^T)^-1`, stays as above."""
+    normals = normals_at(scene, q)
+    return lax.scan(lambda v, _: (v - way @ jnp.where(active, normals @ v, 0.0), None), v, None, length=2)[0]
 
 
 def pressing(m: jax.Array, forces: jax.Array, dtype: str) -> jax.Array:

@@ -92,6 +92,20 @@ def test_derivatives_of_a_bouncing_ball():
     close(forward, slope @ jnp.array([1.0, 0.1, 0.0, 0.2]), 1e-9)
 
 
+@pytest.mark.slow
+def test_what_begins_on_the_ground_stays_there():
+    """Whatever of a normal velocity it is given, it loses at once, or by bounces that take no time."""
+    zero = jnp.zeros(1)
+
+    def end(v):
+        run = run_scene(falling(0.8), zero, v, zero, 0.02, 0.01, 4)
+        return run.q[-1], run.v[-1]
+
+    found, slope = jax.jit(lambda v: jax.jvp(end, (v,), (jnp.ones(1),)))(zero)
+    close(found, 0.0, 1e-12)
+    close(slope, 0.0, 1e-9)
+
+
 FEET = c.Points([[x, 0.0, 0.0] for x in (-0.5, -0.2, 0.2, 0.5)])
 
 
