@@ -46,7 +46,8 @@ class Touching(AbstractStepper):
     Shapes that would meet within the step meet at its end, and turn back then and there if they bounce. So when they
     meet is known to a step only, and derivatives do not know it at all: of a ball that bounces back from a wall, the
     derivative by where it started has the wrong sign at any `dt`. And where shapes just touch, the derivative by `q`
-    has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one.
+    has two sides, `1 / dt` outside and `1 / (dt + relaxation)` inside, of which it is one. What touches and presses
+    nothing, to the last digit, is free to leave.
 
     Limits of joints, cones and ropes are contacts without friction.
     """
