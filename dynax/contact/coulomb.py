@@ -83,7 +83,8 @@ def coulomb(problem: Impact, v: jax.Array) -> jax.Array:
 def within(friction: jax.Array, y: jax.Array) -> jax.Array:
     """`y`, shape `(k, 3)`, as friction lets it."""
     press, length = positive(y[:, 2]), length_along(y)
-    slides, most, some = _friction(friction * press, length)
+    most = friction * press
+    slides, some = _slides(most, length)
     part = jnp.where(slides, most / some, 1.0)
     return jnp.stack([part * y[:, 0], part * y[:, 1], press], axis=1)
 
@@ -93,10 +94,10 @@ def positive(x: jax.Array) -> jax.Array:
     return jnp.where(x > 0, x, 0.0)
 
 
-def _friction(most: jax.Array, length: jax.Array) -> tuple[jax.Array, ...]:
-    """Whether it slides, as what rests in the air or without friction; the most there is, and what to divide by."""
+def _slides(most: jax.Array, length: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Whether it slides, as does what rests in the air or without friction; and what to divide by where it does."""
     slides = length >= most
-    return slides, most, jnp.where(slides & (length > 0), length, 1.0)
+    return slides, jnp.where(slides & (length > 0), length, 1.0)
 
 
 def stiffness(problem: Impact, v: jax.Array) -> jax.Array:
@@ -104,7 +105,8 @@ def stiffness(problem: Impact, v: jax.Array) -> jax.Array:
     friction = problem.friction
     y = (problem.target - problem.local(v)) / problem.compliance[:, None]
     length, pressed = length_along(y), y[:, 2] > 0
-    slides, most, some = _friction(friction * positive(y[:, 2]), length)
+    most = friction * positive(y[:, 2])
+    slides, some = _slides(most, length)
     x, y = y[:, 0] / some, y[:, 1] / some
     across = jnp.where(slides, most / some, 1.0)
     along = jnp.where(slides, 0.0, 1.0)

@@ -763,7 +763,7 @@ def test_box_with_balls_on_it():
 
 
 def on_straight_legs():
-    """Four hips that pitch, knees that roll half a metre below, feet on the knees."""
+    """Four hips that pitch, knees that roll 0.2 m below, feet on the knees."""
     builder = dx.ModelBuilder()
     builder.body("trunk", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.3, 0.1), mass=6.0))
     hip, shin = dx.SpatialInertia.box((0.05,) * 3, mass=0.4), dx.SpatialInertia.box((0.03, 0.03, 0.4), mass=0.4)
@@ -780,14 +780,14 @@ def test_feet_land_under_legs_that_are_straight_but_for_rounding(dtype, rng):
     """Feet beside each other move towards each other with the square of the angle, which has no inverse in float32."""
     scene = on_straight_legs()
     angles = jnp.asarray(rng.normal(size=(13, 32, 8)) * 10.0 ** -np.arange(3, 16)[:, None, None], dtype).reshape(-1, 8)
-    zero, dt = jnp.zeros(14, dtype).at[5].set(-1.0), jnp.asarray(1e-3, dtype)
+    falling, dt = jnp.zeros(14, dtype).at[5].set(-1.0), jnp.asarray(1e-3, dtype)
 
     @jax.jit
     @jax.vmap
     def land(angles):
         q = jnp.concatenate([jnp.asarray([0, 0, 0.23, 1, 0, 0, 0], dtype), angles])
         step = lambda v: Touching().touched(scene, q, v, jnp.zeros(14, dtype), dt)  # noqa: E731
-        return step(zero), jax.jacfwd(lambda v: step(v).v)(zero)
+        return step(falling), jax.jacfwd(lambda v: step(v).v)(falling)
 
     found, slope = land(angles)
     assert np.all(found.report.status == TouchStatus.SOLVED)
