@@ -29,21 +29,12 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.coulomb import (
-    Impact,
-    along_normals,
-    coulomb,
-    diagonal,
-    forces,
-    stiffness,
-    unbalanced,
-    within,
-)
-from dynax.contact.grouping import Parts, stiffened
+from dynax.contact.balance import balanced, matrix
+from dynax.contact.coulomb import Coulomb, Impact, along_normals, diagonal, forces, within
+from dynax.contact.grouping import Parts
 from dynax.contact.rounding import rounded, secant
 from dynax.linear.each import in_rounds, side_by_side, width_of
 from dynax.linear.gauss_jordan import gauss_jordan
-from dynax.linear.solve import solve
 from dynax.linear.sums import combined
 from dynax.sweep.sums import summed
 
@@ -179,11 +170,6 @@ class After(NamedTuple):
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
     eased: Eased
     remembered: Remembered
-
-
-def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
-    """`H + J^T K J`."""
-    return stiffened(problem.inertia, problem.jacobian, problem.stops, stiffness)
 
 
 class Going(NamedTuple):
@@ -427,29 +413,6 @@ def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered 
     return _solved(harder, rows, width, many)((), problem, before)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _velocity(harder: int, problem: Impact, before: Remembered | None) -> Found:
-    return _found(harder, None, problem, before)
-
-
-@_velocity.defjvp
-def _rate(harder: int, primals: tuple, tangents: tuple) -> tuple[Found, Found]:
-    """The momentum stays in balance, whatever changes. How hard contacts were made, and how much less hits bounce, is
-    taken as given."""
-    problem, before = primals
-    change, _ = tangents
-    found = _velocity(harder, problem, before)
-    v = found.v
-    problem, change = (found.eased.of(x) for x in (problem, change))
-
-    def rest(problem: Impact) -> jax.Array:
-        return unbalanced(problem, v, coulomb(problem, v))
-
-    moved = jax.jvp(rest, (problem,), (change,))[1]
-    rate = -solve(matrix(problem, stiffness(problem, v)), moved)
-    return found, jax.tree.map(jnp.zeros_like, found)._replace(v=rate)
-
-
 def after(problem: Impact, before: Remembered | None = None, *, as_given: bool = False) -> After:
     """The velocity after the step, with derivatives of any order by the equation that it obeys.
 
@@ -462,8 +425,9 @@ def after(problem: Impact, before: Remembered | None = None, *, as_given: bool =
         return After(
             problem.free, impulses, none, none, none, Eased(jnp.ones_like(problem.compliance), none), remembered
         )
-    found = _velocity(0 if as_given else HARDER, problem, before)
-    return told(found.eased.of(problem), found.v, found)
+    found = _found(0 if as_given else HARDER, None, *lax.stop_gradient((problem, before)))
+    problem = found.eased.of(problem)
+    return told(problem, balanced(problem, Coulomb(), found.v), found)
 
 
 def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> Found:
@@ -473,7 +437,7 @@ def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None
 
 @trailing
 def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
-    impulses = coulomb(problem, v)
+    impulses = problem.impulses(Coulomb(), v)
     u, at_first = problem.local(v), problem.local(problem.free)
     gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
     work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))

@@ -11,7 +11,7 @@ the slip, and the normal does not know of it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -57,12 +57,59 @@ class Impact(NamedTuple):
         of_contacts = combined(jnp.moveaxis(self.jacobian, 2, 0), v)
         return jnp.concatenate([of_contacts, along_normals(times(self.stops, v))])
 
+    def beyond(self, v: jax.Array) -> jax.Array:
+        """The same less `u_hat`."""
+        return self.local(v) - self.target
+
+    def impulses(self, law: Law, v: jax.Array) -> jax.Array:
+        """By the law at a velocity, shape `(k, 3)`."""
+        return law.impulses(self.friction, self.compliance, self.beyond(v))
+
+    def stiffness(self, law: Law, v: jax.Array) -> jax.Array:
+        """Of these, shape `(k, 3, 3)`."""
+        return law.stiffness(self.friction, self.compliance, self.beyond(v))
+
     def push(self, impulses: jax.Array) -> jax.Array:
         """`J^T gamma`."""
         count = len(self.jacobian)
         rows = self.jacobian.reshape(-1, *self.jacobian.shape[2:])
         rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
         return combined(rows, rubbing[:, None]) + combined(self.stops, impulses[count:, 2, None])
+
+
+class Law(Protocol):
+    """Of the impulses at contacts and stops, a pytree of its numbers; of velocities `u - u_hat`, shape `(k, 3)`, with
+    friction and compliance, shape `(k,)`, and trailing batch axes."""
+
+    def impulses(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        """Shape `(k, 3)`."""
+        ...
+
+    def stiffness(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        """`-d gamma / du`, shape `(k, 3, 3)`."""
+        ...
+
+
+class Coulomb(NamedTuple):
+    """The law above."""
+
+    def impulses(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        return within(friction, -beyond / compliance[:, None])
+
+    def stiffness(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        y = -beyond / compliance[:, None]
+        length, pressed = length_along(y), y[:, 2] > 0
+        most = friction * positive(y[:, 2])
+        slides, some = _slides(most, length)
+        x, y = y[:, 0] / some, y[:, 1] / some
+        across = jnp.where(slides, most / some, 1.0)
+        along = jnp.where(slides, 0.0, 1.0)
+        by_press = jnp.where(slides & pressed, friction, 0.0)
+        none, straight = jnp.zeros_like(x), jnp.where(slides, 1.0, 0.0)
+        one = jnp.stack([along + straight * across * y * y, -straight * across * x * y, by_press * x], axis=1)
+        other = jnp.stack([-straight * across * x * y, along + straight * across * x * x, by_press * y], axis=1)
+        last = jnp.stack([none, none, jnp.where(pressed, 1.0, 0.0)], axis=1)
+        return jnp.stack([one, other, last], axis=1) / compliance[:, None, None]
 
 
 def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
@@ -73,11 +120,6 @@ def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
 def along_normals(x: jax.Array) -> jax.Array:
     """Of shape `(l, ...)` vectors with nothing along the surface, shape `(l, 3, ...)`."""
     return jnp.stack([jnp.zeros_like(x), jnp.zeros_like(x), x], axis=1)
-
-
-def coulomb(problem: Impact, v: jax.Array) -> jax.Array:
-    """The impulses at a velocity."""
-    return within(problem.friction, (problem.target - problem.local(v)) / problem.compliance[:, None])
 
 
 def within(friction: jax.Array, y: jax.Array) -> jax.Array:
@@ -98,24 +140,6 @@ def _slides(most: jax.Array, length: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Whether it slides, as does what rests in the air or without friction; and what to divide by where it does."""
     slides = length >= most
     return slides, jnp.where(slides & (length > 0), length, 1.0)
-
-
-def stiffness(problem: Impact, v: jax.Array) -> jax.Array:
-    """`-d gamma / du` of `coulomb`, shape `(k, 3, 3)`."""
-    friction = problem.friction
-    y = (problem.target - problem.local(v)) / problem.compliance[:, None]
-    length, pressed = length_along(y), y[:, 2] > 0
-    most = friction * positive(y[:, 2])
-    slides, some = _slides(most, length)
-    x, y = y[:, 0] / some, y[:, 1] / some
-    across = jnp.where(slides, most / some, 1.0)
-    along = jnp.where(slides, 0.0, 1.0)
-    by_press = jnp.where(slides & pressed, friction, 0.0)
-    none, straight = jnp.zeros_like(x), jnp.where(slides, 1.0, 0.0)
-    one = jnp.stack([along + straight * across * y * y, -straight * across * x * y, by_press * x], axis=1)
-    other = jnp.stack([-straight * across * x * y, along + straight * across * x * x, by_press * y], axis=1)
-    last = jnp.stack([none, none, jnp.where(pressed, 1.0, 0.0)], axis=1)
-    return jnp.stack([one, other, last], axis=1) / problem.compliance[:, None, None]
 
 
 def forces(stiffness: jax.Array, u: jax.Array) -> jax.Array:

@@ -15,18 +15,23 @@ were of a body by itself (`contact.alart_curnier` does so with Coulomb's law). A
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from dynax.contact.alart_curnier import ENOUGH, FALL, LEFT, NEAR, matrix
-from dynax.contact.coulomb import Impact, along_normals, forces
-from dynax.linear.solve import solve
+from dynax.compile.batching import trailing
+from dynax.contact.alart_curnier import ENOUGH, FALL, LEFT, NEAR
+from dynax.contact.balance import matrix
+from dynax.contact.coulomb import Coulomb, Impact, forces
+from dynax.contact.grouping import Parts
+from dynax.linear.each import side_by_side, width_of
+from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.sums import combined
-from dynax.sweep.scan import varying_as
+from dynax.sweep.sums import summed
 
 
 class Try(NamedTuple):
@@ -40,36 +45,58 @@ class Try(NamedTuple):
 TRIES = (Try(20, 1.0), Try(60, 1.0), Try(60, 10.0))
 """The first begins where it is told; those after it at the free velocity, relaxed by all the energy there is, and then
 by less and less. Of 1,000 slender rods that hit the ground with friction one or two need that."""
-LENGTHS = 0.5 ** np.arange(6)
-"""Of a step, of which the one that leads nearest to the law is taken."""
+LENGTHS = 6
+"""Of a step that are tried, each half of the one before; if none leads near enough to the law, the best is taken."""
 COSINES = 12
 """Steps to `h`, from less than twice of it."""
 
 
-def relaxed_law(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array) -> jax.Array:
-    """The impulses at a velocity, shape `(k, 3)`. `lost`: what rounding took from velocities at contacts."""
-    return _law(kappa, problem.friction, problem.compliance, _beyond(problem, v) + lost)
+class Relaxed(NamedTuple):
+    """The law as it was solved, or Coulomb's where it was not."""
+
+    kappa: jax.Array
+    lost: jax.Array
+    """What rounding took from velocities at contacts and stops, shape `(k, 3)`: of what sticks, all of it."""
+    found: jax.Array
+    """1.0 if it was solved, else 0.0: a number, as what has derivatives is."""
+
+    def impulses(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        soft = _impulses(self._some, friction, compliance, beyond + self.lost)
+        return jnp.where(self.found > 0, soft, Coulomb().impulses(friction, compliance, beyond))
+
+    def stiffness(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
+        soft = _stiffness(self._some, friction, compliance, beyond + self.lost)
+        return jnp.where(self.found > 0, soft, Coulomb().stiffness(friction, compliance, beyond))
+
+    @property
+    def _some(self) -> jax.Array:
+        return jnp.where(self.found > 0, self.kappa, 1.0)
 
 
-def relaxed_stiffness(kappa: jax.Array, problem: Impact, v: jax.Array, lost: jax.Array) -> jax.Array:
-    """`-d gamma / du` of it, shape `(k, 3, 3)`."""
-    return _stiffness(kappa, problem, _beyond(problem, v) + lost)
-
-
-def _beyond(problem: Impact, v: jax.Array) -> jax.Array:
-    """Velocities at contacts and stops, without `u_hat`."""
-    return problem.local(v) - along_normals(problem.target[:, 2])
-
-
-def _stiffness(kappa: jax.Array, problem: Impact, u: jax.Array) -> jax.Array:
-    return -jax.vmap(jax.jacfwd(_law, 3), (None, 0, 0, 0))(kappa, problem.friction, problem.compliance, u)
-
-
-def _law(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
-    press = _press(kappa, compliance, u[..., 2])
+def _impulses(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
+    press = _press(kappa, compliance, u[:, 2])
     square = (friction * press) ** 2
-    drag = square / jnp.sqrt(square * (u[..., 0] ** 2 + u[..., 1] ** 2) + kappa * kappa)
-    return jnp.stack([-drag * u[..., 0], -drag * u[..., 1], press], axis=-1)
+    drag = square / jnp.sqrt(square * (u[:, 0] ** 2 + u[:, 1] ** 2) + kappa * kappa)
+    return jnp.stack([-drag * u[:, 0], -drag * u[:, 1], press], axis=1)
+
+
+def _stiffness(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
+    x, y, away = u[:, 0], u[:, 1], u[:, 2]
+    press = _press(kappa, compliance, away)
+    soft = press / jnp.sqrt(away * away + 4.0 * compliance * kappa)  # -d press / d away
+    square = (friction * press) ** 2
+    root = jnp.sqrt(square * (x * x + y * y) + kappa * kappa)
+    drag, none = square / root, jnp.zeros_like(x)
+    bend = drag * drag / root  # -2 d drag / d |u_t|^2
+    by_press = friction**2 * press * soft * (1.0 + (kappa / root) ** 2) / root  # -d drag / d away
+    return jnp.stack(
+        [
+            jnp.stack([drag - bend * x * x, -bend * x * y, -by_press * x], axis=1),
+            jnp.stack([-bend * x * y, drag - bend * y * y, -by_press * y], axis=1),
+            jnp.stack([none, none, soft], axis=1),
+        ],
+        axis=1,
+    )
 
 
 def _press(kappa: jax.Array, compliance: jax.Array, away: jax.Array) -> jax.Array:
@@ -88,14 +115,16 @@ class Point(NamedTuple):
 
 def nearest(kappa: jax.Array, rho: jax.Array, problem: Impact, impulses: jax.Array, u: jax.Array) -> Point:
     """That with the same `z`."""
-    z, pressed = impulses[:, :2] - rho[:, None] * u[:, :2], impulses[:, 2]
+    z, pressed, count = impulses[:, :2] - rho[:, None] * u[:, :2], impulses[:, 2], len(problem.jacobian)
     press = _press(kappa, 1.0 / rho, u[:, 2] + (problem.compliance - 1.0 / rho) * pressed)
     rounding = jnp.finfo(u.dtype).eps
     most = jnp.maximum(problem.friction * press, jnp.sqrt(rounding * rho * kappa))  # without friction it is none
     b = rho * kappa / (most * most)
-    h = _cosine(b, jnp.sqrt(jnp.sum(z * z, axis=1)) / most)
+    long = jnp.sqrt(jnp.sum(z * z, axis=1)) / most
+    h = jnp.concatenate([_cosine(b[:count], long[:count]), jnp.ones_like(long[count:])])  # stops press alone
     along, slip = (h / (h + b))[:, None] * z, -(b / (h + b) / rho)[:, None] * z
-    return Point(jnp.column_stack([along, press]), jnp.column_stack([slip, kappa / press - problem.compliance * press]))
+    away = kappa / press - problem.compliance * press
+    return Point(*(jnp.concatenate([x, y[:, None]], axis=1) for x, y in ((along, press), (slip, away))))
 
 
 def _cosine(b: jax.Array, z: jax.Array) -> jax.Array:
@@ -127,46 +156,76 @@ class Going(NamedTuple):
     solved: jax.Array
 
 
-class Relaxed(NamedTuple):
-    """Where Newton's method came to an end."""
+def relaxed(
+    problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array, parts: Parts | None = None
+) -> tuple[jax.Array, Relaxed]:
+    """The velocity, without derivatives, and the law that it obeys. `v` and `impulses`: those of Coulomb's law, near
+    which it is sought; if it is not found, that is the velocity. `parts`: of its matrix."""
+    end, lost, found = _solved(parts)((), *lax.stop_gradient((problem, kappa, v, impulses)))
+    return end, Relaxed(kappa, lost, found)
 
-    v: jax.Array
-    lost: jax.Array
-    """What rounding took from its velocities at contacts and stops, shape `(k, 3)`: of what sticks, all of it."""
-    found: jax.Array
-    """1.0 if it is the velocity, else 0.0: a number, as what has derivatives is."""
+
+@lru_cache(maxsize=512)
+def _solved(parts: Parts | None) -> Callable[..., tuple[jax.Array, ...]]:
+    """The function `((), problem, kappa, v, impulses)`, with what rounding took from velocities and whether it is
+    solved."""
+
+    def core(_: tuple, problem: Impact, *near: jax.Array) -> tuple[jax.Array, ...]:
+        n, batch = problem.free.shape[0], problem.free.shape[1:]
+        width = width_of(n * n, problem.free.dtype.itemsize)
+        return side_by_side(partial(_newton, parts), batch, problem, *near, width=width)
+
+    return trailing(core, like=lambda _, problem, kappa, v, impulses: (v, impulses, kappa))
 
 
-def relaxed(problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array) -> Relaxed:
-    """The velocity, if it is found. `v` and `impulses`: such as are nearby, as those of Coulomb's law."""
+def _newton(
+    parts: Parts | None, problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array
+) -> tuple[jax.Array, ...]:
+    """For trailing batch axes."""
     dtype = v.dtype
-    there = kappa + sum(jnp.sum(x * combined(problem.inertia, x)) for x in (problem.free, problem.begin))
+    parted: Any = None if parts is None else parts.parted(problem.inertia, problem.jacobian, problem.stops)
+
+    def solution(stiffness: jax.Array, b: jax.Array) -> jax.Array:
+        if parts is None:
+            return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
+        return parts.solve(parted, stiffness, b)
+
+    there = kappa + sum(summed(x * combined(problem.inertia, x), 0) for x in (problem.free, problem.begin))
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
     steps, rhos = (jnp.asarray(x) for x in ([x.steps for x in TRIES], [x.rho for x in TRIES]))
 
     def rho_of(s: Going) -> jax.Array:
         return rhos.astype(dtype)[s.attempt] / problem.mobility
 
+    def size(miss: jax.Array) -> jax.Array:
+        return summed(problem.mobility * summed(miss * miss, 1), 0)
+
     def step(s: Going) -> Going:
-        rho, u = rho_of(s), _beyond(problem, s.v)
+        rho, u = rho_of(s), problem.beyond(s.v)
         point = nearest(s.kappa, rho, problem, s.impulses, u)
-        stiffness = _stiffness(s.kappa, problem, point.u)
+        stiffness = _stiffness(s.kappa, problem.friction, problem.compliance, point.u)
         meant = point.impulses + forces(stiffness, point.u - u)
         pull = combined(problem.inertia, s.v - problem.free)
-        dv = -solve(matrix(problem, stiffness), pull - problem.push(meant))
+        dv = -solution(stiffness, pull - problem.push(meant))
         du = problem.local(dv)
         change = meant - forces(stiffness, du) - s.impulses
+        start = size(s.impulses - point.impulses)
 
-        def away(part: jax.Array) -> jax.Array:
+        def good(part: jax.Array, left: jax.Array) -> jax.Array:
+            return s.done | (left < (1.0 - 0.1 * part) * start)
+
+        def shorter(x: tuple) -> tuple:
+            """The next length, unless one has been good; the best so far."""
+            k, part, best, least = x
             impulses = s.impulses + part * change
-            miss = impulses - nearest(s.kappa, rho, problem, impulses, u + part * du).impulses
-            left = jnp.sum(problem.mobility[:, None] * miss * miss)
-            return jnp.where(jnp.isfinite(left), left, jnp.inf)
+            left = size(impulses - nearest(s.kappa, rho, problem, impulses, u + part * du).impulses)
+            better = (left < least) & ~good(best, least)
+            return k + 1, 0.5 * part, jnp.where(better, part, best), jnp.where(better, left, least)
 
-        lengths = jnp.asarray(LENGTHS, dtype)
-        left = jax.vmap(away)(lengths)
-        length, left = lengths[jnp.argmin(left)], jnp.min(left)
-        last, over = s.kappa <= kappa, s.steps + 1 >= steps[s.attempt]
+        one = jnp.ones_like(there)
+        begin = 0, one, 0.0 * one, jnp.inf * one
+        _, _, part, left = lax.while_loop(lambda x: (x[0] < LENGTHS) & ~jnp.all(good(*x[2:])), shorter, begin)
+        last, over = s.kappa <= kappa, (s.steps + 1 >= steps[s.attempt]) | jnp.isinf(left)
         solved = last & (left <= jnp.where(over, fair, enough))
         fallen = jnp.where(left < NEAR**2 * s.kappa, jnp.maximum(FALL * s.kappa, kappa), s.kappa)
         again = over & ~solved
@@ -174,15 +233,16 @@ def relaxed(problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array
             s.attempt + again,
             jnp.where(over, 0, s.steps + 1),
             jnp.where(again, jnp.maximum(there, kappa), fallen),
-            jnp.where(again, problem.free, s.v + length * dv),
-            jnp.where(again, 0.0, s.impulses + length * change),
+            jnp.where(again, problem.free, s.v + part * dv),
+            jnp.where(again, 0.0, s.impulses + part * change),
             solved | (again & (s.attempt + 1 == len(TRIES))),
             solved,
         )
         return jax.tree.map(lambda a, b: jnp.where(s.done, a, b), s, new)
 
-    zero, no = jnp.zeros((), int), jnp.zeros((), bool)
-    begin = varying_as(problem, Going(zero, zero, kappa, v, impulses, no, no))
-    end = lax.while_loop(lambda s: ~s.done, step, begin)
-    u = _beyond(problem, end.v)
-    return Relaxed(end.v, nearest(kappa, rho_of(end), problem, end.impulses, u).u - u, end.solved.astype(dtype))
+    zero, no = jnp.zeros(there.shape, int), jnp.zeros(there.shape, bool)
+    end = lax.while_loop(lambda s: ~jnp.all(s.done), step, Going(zero, zero, kappa, v, impulses, no, no))
+    u = problem.beyond(end.v)
+    lost = nearest(kappa, rho_of(end), problem, end.impulses, u).u - u
+    v, lost = (jnp.where(end.solved, *x) for x in ((end.v, v), (lost, 0.0)))
+    return v, lost, end.solved.astype(dtype)

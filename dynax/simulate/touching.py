@@ -13,11 +13,10 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import FEW, After, Remembered, after
-from dynax.contact.coulomb import Impact
+from dynax.contact.alart_curnier import FEW, Remembered, after
 from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
-from dynax.contact.smoothed import after_from_distance, after_smoothed
+from dynax.contact.smoothed import FeltFrom, RelaxedBy, Surrogate, after_as
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.derivatives.rule import closed_form
 from dynax.model import Model
@@ -28,7 +27,7 @@ from dynax.simulate.stepper import AbstractStepper, State, closed
 from dynax.simulate.touching_begin import where
 from dynax.simulate.touching_end import Touched, ended, of_chosen
 from dynax.simulate.touching_problem import Numbers, problem
-from dynax.simulate.touching_tree import asked, exact_step
+from dynax.simulate.touching_tree import asked, step_of_tree
 from dynax.simulate.trajectory import TouchReport
 from dynax.simulate.turning import Turning
 
@@ -101,26 +100,30 @@ class Touching(AbstractStepper):
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
         dt, numbers = jnp.asarray(dt, q.dtype), self._numbers(scene.nv, q.dtype)
+        surrogate = self._surrogate(scene, dt)
         if not isinstance(model, Model):
             at, (free, stiff) = placed(scene, q), SemiImplicitEuler().velocity(model, q, v, tau, dt)
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
-        elif isinstance(self.gradient, Exact) and closed_form(model) and _can_touch(scene):
+        elif closed_form(model) and _can_touch(scene):
             many = min(len(scene.candidates), numbers.most) > FEW  # as many as take part
-            return exact_step(numbers, many)(scene, q, v, tau, dt, before).touched
+            return step_of_tree(numbers, many)(scene, q, v, tau, dt, before, surrogate).touched
         else:
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)
             chosen, axes = asked(scene, numbers, q, v, own, where(model, q), mass_matrix(stiff, q), dt)
-        return ended(scene, q, chosen, axes, self._after(scene, chosen.problem, dt, of_chosen(chosen, before)))
+        before = of_chosen(chosen, before)
+        found = after(chosen.problem, before) if surrogate is None else after_as(chosen.problem, surrogate, before)
+        return ended(scene, q, chosen, axes, found)
 
     def _numbers(self, nv: int, dtype: Any) -> Numbers:
         most = max(32, 2 * nv) if self.most is None else self.most
         return Numbers(self.relaxation, self.softness[int(dtype == jnp.float64)], most)
 
-    def _after(self, scene: Scene, problem: Impact, dt: jax.Array, before: Remembered | None) -> After:
+    def _surrogate(self, scene: Scene, dt: jax.Array) -> Surrogate | None:
+        """Of which the derivatives are, if not the step's own."""
         match self.gradient:
             case Smoothed(kappa):
                 kappa = scene.kappa if kappa is None else kappa
@@ -128,10 +131,10 @@ class Touching(AbstractStepper):
                     raise ValueError(
                         "Smoothed has no `kappa`, and the scene has none: give one, such as Smoothed(1e-3)"
                     )
-                return after_smoothed(problem, jnp.asarray(kappa, dt.dtype), before)
+                return RelaxedBy(jnp.asarray(kappa, dt.dtype))
             case FromDistance(reach):
-                return after_from_distance(problem, reach / dt, before)
-        return after(problem, before)
+                return FeltFrom(reach / dt)
+        return None
 
 
 def _can_touch(scene: Scene) -> bool:

@@ -23,7 +23,7 @@ from dynax.algorithms.frames import forward_kinematics
 from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, mobilities_of, rows_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities
-from dynax.contact.grouping import Groups, groups_of
+from dynax.contact.grouping import Parts, groups_of
 from dynax.contact.motion import (
     Touch,
     asked,
@@ -118,9 +118,11 @@ def branches_of_step(scene: Scene, numbers: Numbers) -> Rows | None:
     return rows_of(scene) if len(scene.candidates) <= numbers.most else None
 
 
-def groups_of_step(scene: Scene, numbers: Numbers) -> Groups | None:
-    """The same where there are no branches."""
-    return groups_of(scene) if len(scene.candidates) <= numbers.most else None
+def parts_of_step(scene: Scene, numbers: Numbers) -> Parts | None:
+    """The same, or where there are no branches the groups of its rows."""
+    if len(scene.candidates) > numbers.most:
+        return None
+    return rows_of(scene) or groups_of(scene)
 
 
 def _nearest(gaps: jax.Array, most: int) -> tuple[jax.Array | None, jax.Array]:

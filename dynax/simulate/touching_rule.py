@@ -9,7 +9,8 @@ what inverse dynamics changes by at `a'`. So with `da'` how `a_k` would change i
 
     (H + J^T K J) dv+ = H (dw + dt da' + ddt a_k) + d(J^T gamma), at the `v+` found        K = -dgamma/du
 
-and no mass matrix is differentiated. How soft contacts are is taken as given.
+and no mass matrix is differentiated. How soft contacts are is taken as given. With another law `gamma` of impulses, and
+the `v+` that obeys it, the derivatives are those of contact that is relaxed, or felt from a distance.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ import jax.numpy as jnp
 from dynax.algorithms.crba import crba, like_matrix
 from dynax.compile.batching import known, linear, trailing
 from dynax.compile.zeros import along_moving, is_zero
-from dynax.contact.alart_curnier import matrix
+from dynax.contact.balance import matrix
 from dynax.contact.branching import Rows
-from dynax.contact.coulomb import Impact, along_normals, stiffness, within
+from dynax.contact.coulomb import Impact, Law, along_normals
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.derivatives.rule import full
 from dynax.linear.each import each
@@ -36,12 +37,13 @@ from dynax.simulate.turning import Turning, begun_rows
 
 
 class Surfaces(NamedTuple):
-    """Of an `Impact` what may change."""
+    """Of an `Impact` what may change, and the law of its impulses."""
 
     jacobian: jax.Array
     target: jax.Array
     friction: jax.Array
     stops: jax.Array
+    law: Law
 
 
 class Known(NamedTuple):
@@ -87,20 +89,24 @@ class _Given(NamedTuple):
 
     @property
     def problem(self) -> Impact:
-        j, target, friction, stops = self.surfaces
+        j, target, friction, stops, _ = self.surfaces
         return Impact(self.inertia, self.v, self.v, j, target, self.compliance, self.compliance, friction, stops)
+
+    @property
+    def stiffness(self) -> jax.Array:
+        return self.problem.stiffness(self.surfaces.law, self.after)
 
     @property
     def matrix(self) -> jax.Array:
         """`H + J^T K J`."""
-        return matrix(self.problem, stiffness(self.problem, self.after))
+        return matrix(self.problem, self.stiffness)
 
     def solution(self, rows: Rows | None, b: jax.Array, *, transposed: bool) -> jax.Array:
         """`(H + J^T K J)^-1 b`, or of the transposed matrix."""
         if rows is None:
             a = jnp.swapaxes(self.matrix, 0, 1) if transposed else self.matrix
             return each(eliminated, a.shape[2:], a, b[:, None])[:, 0]
-        k = stiffness(self.problem, self.after)
+        k = self.stiffness
         parted = rows.parted(self.inertia, self.surfaces.jacobian, self.surfaces.stops)
         return rows.solve(parted, jnp.swapaxes(k, 1, 2) if transposed else k, b)
 
@@ -109,13 +115,13 @@ class _Given(NamedTuple):
         of_stops = along_normals(by_terms(jnp.moveaxis(stops, 1, 0), v))
         return jnp.concatenate([by_terms(jnp.moveaxis(j, 2, 0), v), of_stops])
 
-    def impulses(self, u: jax.Array, target: jax.Array, friction: jax.Array) -> jax.Array:
-        return within(friction, (target - u) / self.compliance[:, None])
+    def impulses(self, u: jax.Array, target: jax.Array, friction: jax.Array, law: Law) -> jax.Array:
+        return law.impulses(friction, self.compliance, u - target)
 
     def push(self, surfaces: Surfaces) -> jax.Array:
         """`J^T gamma(J v+)`."""
-        j, target, friction, stops = surfaces
-        impulses = self.impulses(self.along(j, stops, self.after), target, friction)
+        j, target, friction, stops, law = surfaces
+        impulses = self.impulses(self.along(j, stops, self.after), target, friction, law)
         rows, rubbing = j.reshape(-1, *j.shape[2:]), impulses[: len(j)].reshape(-1, *impulses.shape[2:])
         return by_terms(rows, rubbing[:, None]) + by_terms(stops, impulses[len(j) :, 2, None])
 
@@ -142,18 +148,18 @@ def _there(rows: Rows | None, _: tuple, given: _Given, x: _Rates) -> jax.Array:
 
 
 def _back(rows: Rows | None, _: tuple, given: _Given, bar: jax.Array) -> _Rates:
-    j, target, friction, stops = given.surfaces
+    j, target, friction, stops, law = given.surfaces
     bar = given.solution(rows, bar, transposed=True)
     later = by_terms(given.inertia, bar)
     axes, v, mean = jax.vjp(begun_rows, given.axes, given.v, given.mean)[1](later)
     u = given.along(j, stops, given.after)
-    impulses, pull = jax.vjp(given.impulses, u, target, friction)
-    along, by_target, by_friction = pull(given.along(j, stops, bar))
+    impulses, pull = jax.vjp(given.impulses, u, target, friction, law)
+    along, by_target, by_friction, by_law = pull(given.along(j, stops, bar))
 
     count = len(j)
     by_j = impulses[:count, :, None] * bar + along[:count, :, None] * given.after
     by_stops = impulses[count:, 2, None] * bar + along[count:, 2, None] * given.after
-    return _Rates(v, mean, later, Surfaces(by_j, by_target, by_friction, by_stops), axes)
+    return _Rates(v, mean, later, Surfaces(by_j, by_target, by_friction, by_stops, by_law), axes)
 
 
 def _instantiated(batch: tuple[int, ...], x: jax.Array, rate: Any) -> jax.Array:

@@ -11,7 +11,7 @@ The way back knows the accelerations without contact and the velocity after the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import jax
@@ -19,17 +19,18 @@ from jax import lax
 
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
-from dynax.contact.alart_curnier import TOGETHER, Found, Remembered, solved, told
-from dynax.contact.coulomb import Impact
+from dynax.contact.alart_curnier import TOGETHER, After, Found, Remembered, solved, told
+from dynax.contact.coulomb import Coulomb, Impact, Law
 from dynax.contact.grouping import Parts
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
+from dynax.contact.smoothed import Surrogate, like
 from dynax.model import Model
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import Stepped, kick, law
 from dynax.simulate.touching_begin import Where, begun, where_and_pairs
 from dynax.simulate.touching_end import Touched, ended, of_chosen
-from dynax.simulate.touching_problem import Chosen, Numbers, branches_of_step, groups_of_step, problem
+from dynax.simulate.touching_problem import Chosen, Numbers, branches_of_step, parts_of_step, problem
 from dynax.simulate.touching_rule import Known, Surfaces, velocity_of
 from dynax.simulate.turning import Turning
 
@@ -69,24 +70,24 @@ def asked(
 
 
 @lru_cache(maxsize=512)
-def exact_step(numbers: Numbers, many: bool) -> Callable[..., Step]:
-    """The function `(scene, q, v, tau, dt, before)` with the derivatives of the step itself; of `many` contacts, whose
-    samples are solved together."""
+def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
+    """The function `(scene, q, v, tau, dt, before, surrogate)` with the derivatives of the step itself, or with those
+    of a surrogate; of `many` contacts, whose samples are solved together."""
 
     def asked_from(scene: Scene, q, v, tau, dt) -> tuple[Stepped, Chosen, Turning]:
         begin = begun(SemiImplicitEuler().evaluations)(scene.model, q, v, tau, dt)
         chosen, axes = _asked(scene, numbers, (q, v, tau, dt), begin.where, begin.pairs, begin.stepped)
         return begin.stepped, chosen, axes
 
-    def found(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
+    def found(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
         stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
         known = Solved.of(stepped, chosen.problem, chosen.branches, of_chosen(chosen, before))
         return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
-    def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None) -> Step:
+    def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
         rows = branches_of_step(scene, numbers)
         stepped, chosen, axes = by_samples(lambda *x: _without_rows(asked_from(*x)))(scene, q, v, tau, dt)
-        parts = rows or groups_of_step(scene, numbers)
+        parts = parts_of_step(scene, numbers)
         known = Solved.of(stepped, chosen.problem, parts, of_chosen(chosen, before))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
@@ -94,10 +95,11 @@ def exact_step(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
         return by_samples(end)(scene, q, v, tau, dt, chosen, axes, known)
 
-    def again(known: Step, scene: Scene, q, v, tau, dt, _: Remembered | None) -> Step:
+    def again(known: Step, scene: Scene, q, v, tau, dt, _: Remembered | None, surrogate: Surrogate | None) -> Step:
         at, pairs = where_and_pairs(scene.model, q)
         chosen, axes = _asked(scene, numbers, (q, v, tau, dt), at, pairs, known.solved.stepped)
-        return _ended(scene, (q, v, tau, dt), chosen, axes, known.solved)
+        other = None if surrogate is None else partial(surrogate.seen, parts=parts_of_step(scene, numbers))
+        return _ended(scene, (q, v, tau, dt), chosen, axes, known.solved, other)
 
     return by_samples(found_together, again=again, tile=TOGETHER) if many else by_samples(found, again=again)
 
@@ -116,13 +118,28 @@ def _asked(
     return asked(scene, numbers, q, v, stepped.accelerations, at, inertia, dt)
 
 
-def _ended(scene: Scene, given: tuple[jax.Array, ...], chosen: Chosen, axes: Turning, known: Solved) -> Step:
+def _ended(
+    scene: Scene,
+    given: tuple[jax.Array, ...],
+    chosen: Chosen,
+    axes: Turning,
+    known: Solved,
+    other: Callable[[Impact, After], tuple[jax.Array, Law]] | None = None,
+) -> Step:
     model, (q, v, tau, dt) = cast(Model, scene.model), given
     stiff, force, _ = kick(model, q, v, tau, dt, law(model, known.stepped.sense))
     own = known.found.eased.of(chosen.problem)
     own = own._replace(compliance=lax.stop_gradient(own.compliance))
-    surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops)
     before = Known(known.stepped.accelerations, own.compliance, own.inertia)
-    after = velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, known.found.v)
-    found = told(own, after, known.found)
+
+    def moved(after: jax.Array, law: Law) -> jax.Array:
+        surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops, law)
+        return velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, after)
+
+    if other is None:
+        found = told(own, moved(known.found.v, Coulomb()), known.found)
+    else:
+        end = told(*lax.stop_gradient((own, known.found.v)), known.found)
+        after, other_law = other(own, end)
+        found = like(end, own, other_law, moved(after, other_law))
     return Step(ended(scene, q, chosen, axes, found), known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from functools import partial
@@ -15,9 +16,10 @@ from scipy.stats import norm
 import dynax as dx
 from dynax import contact as c
 from dynax.contact.alart_curnier import after
+from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Impact, unbalanced
-from dynax.contact.smoothed import relaxed_law, relaxed_velocity
-from dynax.simulate import Bundle, Exact, FromDistance, Smoothed, Touching
+from dynax.contact.relaxed import relaxed
+from dynax.simulate import Bundle, Exact, FromDistance, Smoothed, Touching, touching
 
 G, DT = 9.81, 0.01
 
@@ -48,6 +50,11 @@ def problems(key, count=6):
     return Impact(inertia, free, free, jacobian, target, 1e-6 * mobility, mobility, friction, stops)
 
 
+def relaxed_velocity(problem, kappa, near):
+    v, law = relaxed(problem, kappa, near.v, near.impulses)
+    return balanced(problem, law, v), law
+
+
 def test_relaxed_contact(key):
     """It solves its own law, whatever `kappa`; its derivatives are its differences; without `kappa` it is Coulomb's."""
     given = problems(key)
@@ -56,10 +63,10 @@ def test_relaxed_contact(key):
     @jax.jit
     @partial(jax.vmap, in_axes=(0, 0, None))
     def solved(problem, near, kappa):
-        v, lost, found = relaxed_velocity(problem, kappa, near)
-        gamma = relaxed_law(kappa, problem, v, lost)
+        v, law = relaxed_velocity(problem, kappa, near)
+        gamma = problem.impulses(law, v)
         opening = problem.local(v)[:, 2] - problem.target[:, 2] + problem.compliance * gamma[:, 2]
-        return unbalanced(problem, v, gamma), gamma[:, 2] * opening, lost, found, v
+        return unbalanced(problem, v, gamma), gamma[:, 2] * opening, law.lost, law.found, v
 
     for kappa in (1e-1, 1e-3, 1e-5, 1e-9):
         left, product, lost, found, v = solved(given, near, kappa)
@@ -72,7 +79,7 @@ def test_relaxed_contact(key):
 
     def of(x):
         problem = one._replace(free=x[:6], target=one.target.at[:, 2].set(x[6:10]))
-        return relaxed_velocity(problem, x[10], beside).v
+        return relaxed_velocity(problem, x[10], beside)[0]
 
     x = jnp.concatenate([one.free, one.target[:, 2], jnp.array([1e-2])])
     forth, back = (jax.jit(j(of))(x) for j in (jax.jacfwd, jax.jacrev))
@@ -103,8 +110,8 @@ def test_relaxed_hits_are_found(key):
     @jax.jit
     @partial(jax.vmap, in_axes=(0, 0, None))
     def solved(problem, near, kappa):
-        v, lost, found = relaxed_velocity(problem, kappa, near)
-        return found, unbalanced(problem, v, relaxed_law(kappa, problem, v, lost))
+        v, law = relaxed_velocity(problem, kappa, near)
+        return law.found, unbalanced(problem, v, problem.impulses(law, v))
 
     bounce = jnp.where(jax.random.bernoulli(keys[2], shape=(1000,)), 0.8, 0.0)
     problems = jax.vmap(hit)(free, frames, bounce)
@@ -169,6 +176,48 @@ def test_one_step(gradient):
             inside = norm.cdf(-np.asarray(d + DT) / spread)
             expected = -inside / (DT + 0.02) - (touch - inside) / DT
     close(slope, expected, 1e-3 / DT if isinstance(gradient, Exact | FromDistance) else 0.06 / DT)
+
+
+def walker():
+    """On two legs whose hips have limits."""
+    builder, shapes = dx.ModelBuilder(gravity=(0, 0, -G)), [c.Collider("world", c.Plane())]
+    builder.body("trunk", joint=dx.Free(), inertia=dx.SpatialInertia(2.0, (0, 0, 0.05), np.diag([0.02, 0.03, 0.02])))
+    leg, foot = dx.SpatialInertia(0.4, (0, 0, -0.1), 0.002 * np.eye(3)), dx.Transform.from_translation((0, 0, -0.2))
+    for side, y in (("left", 0.1), ("right", -0.1)):
+        hip = dx.Transform.from_translation((0, y, 0))
+        joint, limits = dx.Revolute((0, 1, 0)), (-0.3, 0.3)
+        builder.body(side, parent="trunk", joint=joint, placement=hip, inertia=leg, position_limits=limits)
+        shapes.append(c.Collider(side, c.Sphere(0.02), foot))
+    return c.scene(builder.build(), shapes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gradient", [Smoothed(None), FromDistance(0.05)])
+def test_trees_have_those_of_all_models(gradient, key, monkeypatch):
+    """By the rule of trees and by JAX's own, which other models have: forwards and backwards, by state, forces,
+    friction, time and `kappa`; one foot lands, the other's hip is at its limit."""
+    scene = walker()
+    nv, q = scene.nv, jnp.array([0, 0, 0.218, 1, 0, 0, 0, 0.0, 0.3])
+    v = jnp.array([0.1, 0.3, -0.2, 0.2, 0.1, -0.4, 0.1, 4.0])
+
+    def step(x):
+        moved, faster, pushed, (friction, dt, kappa) = jnp.split(x, [nv, 2 * nv, 3 * nv])
+        rough = tuple(c.Material(friction=0.6 + friction) for _ in scene.shapes)
+        own = dataclasses.replace(scene, materials=rough, kappa=1e-3 + kappa)
+        state = dx.integrate(scene.model, q, moved), v + faster
+        found = Touching(gradient=gradient).touched(own, *state, pushed, 0.005 + dt)
+        return jnp.concatenate([found.q, found.v, found.impulses.ravel(), found.stops])
+
+    zero = jnp.zeros(3 * nv + 3)
+    end = jax.jit(step)(zero)
+    of_feet, of_stops = np.asarray(end[-11:-5]).reshape(2, 3), np.asarray(end[-2:])
+    assert np.all((of_feet[:, 2] > 0.1) == [True, False])
+    assert np.all((of_stops < -1e-3) == [False, True])
+    forth, back = (jax.jit(jacobian(step))(zero) for jacobian in (jax.jacfwd, jax.jacrev))
+    monkeypatch.setattr(touching, "closed_form", lambda model: False)
+    others, most = jax.jit(jax.jacfwd(step))(zero), np.max(np.abs(forth))
+    close(back / most, forth / most, 1e-8)  # by systems that are as ill-conditioned as contacts are hard
+    close(others / most, forth / most, 1e-6)  # as hard as they are taken to stay
 
 
 @pytest.mark.slow

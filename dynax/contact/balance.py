@@ -1,0 +1,33 @@
+"""The balance of momentum of a step with contact, `H (v - v*) = J^T gamma`, and the derivatives that it has."""
+
+from __future__ import annotations
+
+import jax
+
+from dynax.contact.coulomb import Impact, Law, unbalanced
+from dynax.contact.grouping import stiffened
+from dynax.linear.solve import solve
+
+
+def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
+    """`H + J^T K J`."""
+    return stiffened(problem.inertia, problem.jacobian, problem.stops, stiffness)
+
+
+@jax.custom_jvp
+def balanced(problem: Impact, law: Law, v: jax.Array) -> jax.Array:
+    """The velocity `v` that was found, with derivatives of any order: the momentum stays in balance, whatever
+    changes."""
+    return v
+
+
+@balanced.defjvp
+def _(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    problem, law, _ = primals
+    v = balanced(*primals)
+
+    def rest(problem: Impact, law: Law) -> jax.Array:
+        return unbalanced(problem, v, problem.impulses(law, v))
+
+    moved = jax.jvp(rest, primals[:2], tangents[:2])[1]
+    return v, -solve(matrix(problem, problem.stiffness(law, v)), moved)
