@@ -230,18 +230,17 @@ def _newton(
 
     weight = 1.0 / diagonal(problem.inertia)
 
-    def left(problem: Impact, pull: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
-        """Of the momentum that does not balance, as energy."""
-        rest = pull - problem.push(within(problem.friction, (problem.target - u) / soft[:, None]))
-        return summed(rest * rest * weight, 0)
-
-    at_first = problem.local(problem.free)
-
-    def energy(v: jax.Array) -> jax.Array:
-        return summed(v * combined(problem.inertia, v), 0)
-
-    there = jnp.maximum(energy(problem.free), energy(problem.begin))
+    at_first, momentum = problem.local(problem.free), combined(problem.inertia, problem.free)
+    at_free = summed(problem.free * momentum, 0)
+    there = jnp.maximum(at_free, summed(problem.begin * combined(problem.inertia, problem.begin), 0))
     there = jnp.where(there > 0, there, 1.0)
+
+    def left(problem: Impact, v: jax.Array, pull: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
+        """Of the momentum that does not balance, as energy: by `there`, or if that is more by the energy of `v`, as
+        where something far beyond its range comes back from rest."""
+        rest = pull - problem.push(within(problem.friction, (problem.target - u) / soft[:, None]))
+        return summed(rest * rest * weight, 0) * (there / jnp.maximum(there, summed(v * (pull + momentum), 0)))
+
     unit = jnp.sqrt(there / problem.mobility)
     sharp = SHARP[dtype.name]
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
@@ -256,7 +255,7 @@ def _newton(
     reached = along_normals(jnp.where(problem.target[:, 2] > -unit * problem.mobility, unit, 0.0))
 
     bounces = False if problem.bounce is None else jnp.any(problem.bounce > 0, axis=0)
-    whole, at_free = problem, energy(problem.free)
+    whole = problem
 
     def newton(s: Going) -> Going:
         problem = whole.bouncing(s.bounces)
@@ -298,7 +297,7 @@ def _newton(
         _, _, part, value = search
         v, impulses = s.v + part * dv, s.impulses + part * change
         u, pull = u + part * du, combined(problem.inertia, v - problem.free)
-        rest = left(problem, pull, u, soft)
+        rest = left(problem, v, pull, u, soft)
         unsolved, fresh = s.least > UNSOLVED**2 * fair, jnp.isinf(s.least)
         # By stiffness and velocity, of which the one became larger, digits are lost.
         well = jnp.where(s.harder > 0, UNSOLVED**2, 1.0) * fair
@@ -342,7 +341,7 @@ def _newton(
         )
 
     impulses, pull = jnp.zeros_like(problem.target), jnp.zeros_like(problem.free)
-    v, rest = problem.free, left(problem, pull, at_first, problem.compliance)
+    v, rest = problem.free, left(problem, problem.free, pull, at_first, problem.compliance)
     done, last = ~(rest > enough), rest
     if before is not None:  # where it is done, the free velocity is the best, whatever was before
         change, impulses = (jnp.where(done, 0.0, x) for x in before)

@@ -190,7 +190,7 @@ def _newton(
             return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
         return parts.solve(parted, stiffness, b)
 
-    there = kappa + sum(summed(x * combined(problem.inertia, x), 0) for x in (problem.free, problem.begin))
+    there = kappa + sum(summed(x * combined(problem.inertia, x), 0) for x in (problem.free, problem.begin, v))
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
     steps, rhos = (jnp.asarray(x) for x in ([x.steps for x in TRIES], [x.rho for x in TRIES]))
 

@@ -13,7 +13,7 @@ import pytest
 import dynax as dx
 from dynax import contact as c
 from dynax.contact.stops import stops_at
-from dynax.simulate import Compliant, Touching
+from dynax.simulate import Compliant, Touching, TouchStatus
 
 G = 9.81
 YIELDS = c.Material(stiffness=1e4, damping=60.0)
@@ -264,3 +264,26 @@ def test_what_it_refuses():
             c.scene(model, [], stops=[stop])
     with pytest.raises(dx.ModelError, match="limits 'c_joint'"):
         c.scene(model, [], limits={"c_joint": c.Material()})
+
+
+def test_what_begins_at_rest_far_beyond_its_range_is_solved():
+    """In float32: by the momentum that it takes to come back, and not by the little that weight gives it in a step. The
+    robots of many files have ranges without their neutral pose."""
+    builder = dx.ModelBuilder()
+    builder.body("trunk", joint=dx.Free(), inertia=dx.SpatialInertia(2.0, (0, 0, 0.05), 0.02 * np.eye(3)))
+    shin = dx.SpatialInertia(0.2, (0, 0, -0.1), 0.001 * np.eye(3))
+    for k, (x, y) in enumerate(((1, 0), (0, 1), (-1, 0), (0, -1))):
+        for part, parent, place, limits in (
+            ("hip", "trunk", (0.1 * x, 0.1 * y, -0.05), (0.5, 1.0)),
+            ("knee", f"hip{k}", (0.1 * x, 0.1 * y, -0.15), (-1.0, -0.5)),
+        ):
+            joint, there = dx.Revolute((-y, x, 0)), dx.Transform.from_translation(place)
+            body = {"parent": parent, "joint": joint, "placement": there, "inertia": shin}
+            builder.body(f"{part}{k}", position_limits=limits, **body)
+    scene = c.scene(builder.build(), [])
+    q, v = (jnp.asarray(x, jnp.float32) for x in (dx.neutral(scene.model), np.zeros(scene.nv)))
+    step = jax.jit(jax.vmap(lambda dt: Touching().touched(scene, q, v, v, dt)))
+    found = step(jnp.array([1e-4, 5e-4, 2e-3, 1e-2], jnp.float32))
+    assert np.all(found.report.status == TouchStatus.SOLVED)
+    assert np.max(found.report.unbalanced) < 1.01e-4
+    assert np.all(jnp.sign(found.v[:, 6:]) == jnp.tile(jnp.array([1, -1]), 4))
