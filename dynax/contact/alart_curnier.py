@@ -107,6 +107,9 @@ ENOUGH = {"float64": 1e-12, "float32": 1e-4}
 GIVES = 0.1
 """How much a contact may give, by the largest change of a normal velocity that there has to be: what is light between
 what is heavy gives by its own mobility, under loads that are not its own."""
+ROUNDING = 10.0
+"""Of a velocity at a contact, by the largest there is: hinges of what falls freely that are at the end of their range
+move by one or two."""
 HARDER = 9
 """How often contacts that give more are made harder, each time to tenfold at most."""
 HARDER_TRIES = 5
@@ -154,6 +157,8 @@ class Found(NamedTuple):
     unbalanced: jax.Array
     """Of the momentum, as a part of what there is: small where the problem was solved. With the velocities at contacts
     that it was solved for, since impulses of hard contacts at those of a rounded `v` are less true than `v`."""
+    gives: jax.Array
+    """The most that a contact gives along its normal, by what it may."""
     eased: Eased
     remembered: Remembered
 
@@ -163,9 +168,8 @@ class After(NamedTuple):
     impulses: jax.Array
     """In the frames of the contacts, on the second body, shape `(k, 3)` [N s]."""
     unbalanced: jax.Array
-    """As `Found` has it."""
     gives: jax.Array
-    """The most that a contact gives along its normal, by what it may."""
+    """Both as `Found` has them."""
     work: jax.Array
     """By which the impulses change the kinetic energy [J]: `gamma . (u* + u) / 2`, since `H (v - v*) = J^T gamma`."""
     eased: Eased
@@ -193,6 +197,8 @@ class Going(NamedTuple):
     """Of contacts and stops with it."""
     unbalanced: jax.Array
     """What is left with it, by the energy there is."""
+    gives: jax.Array
+    """The most of any contact with it."""
     least: jax.Array
     """Infinite where contacts as hard as they are now were not yet solved."""
     part: jax.Array
@@ -208,11 +214,18 @@ class Going(NamedTuple):
     done: jax.Array
 
 
+def to_be_taken(problem: Impact, free: jax.Array) -> jax.Array:
+    """The speeds along normals that contacts shall take away, shape `(k,)`, of velocities `(k, 3)` without contact."""
+    return jnp.maximum(problem.target[:, 2] - free[:, 2], 0.0)
+
+
 def giving(problem: Impact, u: jax.Array, free: jax.Array) -> jax.Array:
     """How much contacts give along their normals, by what they may, shape `(k,)`; of velocities `(k, 3)` with contact
-    and without. What touches too lightly to be solved for may give by all of it."""
-    nearer = jnp.max(problem.target[:, 2] - free[:, 2], axis=0, initial=0.0)
-    light = nearer <= ENOUGH[free.dtype.name] * jnp.max(jnp.abs(free), axis=(0, 1), initial=0.0)
+    and without. What touches too lightly to be solved for, or by rounding, may give by all of it."""
+    nearer = jnp.max(to_be_taken(problem, free), axis=0, initial=0.0)
+    rounding = ROUNDING * jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(problem.free), axis=0, initial=0.0)
+    lightly = ENOUGH[free.dtype.name] * jnp.max(jnp.abs(free), axis=(0, 1), initial=0.0)
+    light = nearer <= jnp.maximum(lightly, rounding)
     return jnp.maximum(problem.target[:, 2] - u[:, 2], 0.0) / jnp.where(light, jnp.inf, GIVES * nearer)
 
 
@@ -233,6 +246,8 @@ def _newton(
     at_first, momentum = problem.local(problem.free), combined(problem.inertia, problem.free)
     at_free = summed(problem.free * momentum, 0)
     there = jnp.maximum(at_free, summed(problem.begin * combined(problem.inertia, problem.begin), 0))
+    nearer = to_be_taken(problem, at_first)
+    there = jnp.where(there > 0, there, jnp.max(nearer * nearer / problem.mobility, axis=0, initial=0.0))
     there = jnp.where(there > 0, there, 1.0)
 
     def left(problem: Impact, v: jax.Array, pull: jax.Array, u: jax.Array, soft: jax.Array) -> jax.Array:
@@ -313,9 +328,10 @@ def _newton(
         attempt = jnp.where(out, 0, attempt)
         best, best_left = jnp.where(nearer, v, s.best), jnp.where(nearer, rest, s.least)
         best_u = jnp.where(nearer, u, s.best_u)
-        gives = giving(problem, best_u, at_first)
+        each = giving(problem, best_u, at_first)
+        gives = jnp.max(each, axis=0, initial=0.0)
         found = done & ~s.done & (wedged == 0)
-        again = found & (s.harder < harder) & (jnp.max(gives, axis=0) > 1.0)
+        again = found & (s.harder < harder) & (gives > 1.0)
         gained = at_free + summed(pull * (v + problem.free), 0) > (1.0 + GAINED) * there
         calmer = found & ~again & bounces & gained & (s.bounces > CALM)
         more = again | calmer
@@ -331,8 +347,9 @@ def _newton(
             best,
             best_u,
             jnp.where(nearer, rest / there, s.unbalanced),
+            jnp.where(nearer, gives, s.gives),
             jnp.where(more, jnp.inf, best_left),
-            jnp.where(again, s.part / jnp.maximum(gives, 1.0), s.part),
+            jnp.where(again, s.part / jnp.maximum(each, 1.0), s.part),
             jnp.where(nearer, s.part, s.held),
             s.harder + again,
             jnp.where(calmer, CALMER * s.bounces, s.bounces),
@@ -352,7 +369,8 @@ def _newton(
     part = jnp.ones_like(problem.compliance)
     going = v, pull, impulses, last, jnp.zeros_like(rest)
     one = jnp.ones_like(there)
-    least = rest / there, rest
+    gives = jnp.max(giving(problem, at_first, at_first), axis=0, initial=0.0)
+    least = rest / there, gives, rest
     begin = Going(attempt, zero, kappa, *going, problem.free, at_first, *least, part, part, zero, one, one, done)
     return begin, newton
 
@@ -386,7 +404,7 @@ def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable
     def found(problem: Impact, end: Going) -> Found:
         change = end.v - problem.free
         remembered = Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses)
-        return Found(end.best, jnp.sqrt(end.unbalanced), Eased(end.held, end.bounced), remembered)
+        return Found(end.best, jnp.sqrt(end.unbalanced), end.gives, Eased(end.held, end.bounced), remembered)
 
     def core(_: tuple, problem: Impact, before: Remembered | None) -> Found:
         batch = problem.free.shape[1:]
@@ -438,13 +456,13 @@ def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None
 def _told(_: tuple, problem: Impact, v: jax.Array) -> tuple[jax.Array, ...]:
     impulses = problem.impulses(Coulomb(), v)
     u, at_first = problem.local(v), problem.local(problem.free)
-    gives = jnp.max(giving(problem, u, at_first), axis=0, initial=0.0)
     work = 0.5 * jnp.sum(impulses * (u + at_first), axis=(0, 1))
-    return impulses, *lax.stop_gradient((gives, work))
+    return impulses, lax.stop_gradient(work)
 
 
 def told(problem: Impact, v: jax.Array, found: Found) -> After:
     """What is to be known of the velocity after the step: `v` is that of `found`, with derivatives, and obeys `problem`
     as it was `found`."""
-    impulses, gives, work = _told((), problem, v)
-    return After(v, impulses, lax.stop_gradient(found.unbalanced), gives, work, found.eased, found.remembered)
+    impulses, work = _told((), problem, v)
+    unbalanced, gives = lax.stop_gradient((found.unbalanced, found.gives))
+    return After(v, impulses, unbalanced, gives, work, found.eased, found.remembered)

@@ -59,7 +59,7 @@ def limited_coordinates(model: Model) -> Limited:
     if isinstance(model.position_limits, Tracer):
         return tuple((name, 0) for name, place in slices.items() if place.stop - place.start == 1)
     limits = np.asarray(model.position_limits)
-    ends = np.any(np.isfinite(limits.reshape(-1, *limits.shape[-2:])), axis=(0, 2))
+    ends = np.any(np.isfinite(limits), axis=(*range(limits.ndim - 2), -1))
     return tuple((name, int(k)) for name, place in slices.items() for k in np.flatnonzero(np.asarray(ends)[place]))
 
 

@@ -187,7 +187,7 @@ def branches_of(coupled: np.ndarray) -> Branches | None:
     found = Branches(tuple(levels))
     sizes = ((len(level.rows), level.own, index.shape[1]) for level, index in zip(levels, found.index, strict=True))
     work = sum(k * own * m * (m + 1) for k, own, m in sizes)
-    return found if work <= WORTH * n * n * (n + 1) else None
+    return found if work < WORTH * n * n * (n + 1) else None
 
 
 def _apart(coupled: np.ndarray, rows: Iterable[int]) -> list[list[int]]:

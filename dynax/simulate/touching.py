@@ -100,14 +100,14 @@ class Touching(AbstractStepper):
                 "use a scene of the model with the loops embedded: dx.embed(model, q)"
             )
         dt, numbers = jnp.asarray(dt, q.dtype), self._numbers(scene.nv, q.dtype)
-        surrogate = self._surrogate(scene, dt)
+        touching, surrogate = _can_touch(scene), self._surrogate(scene, dt)
         if not isinstance(model, Model):
             at, (free, stiff) = placed(scene, q), SemiImplicitEuler().velocity(model, q, v, tau, dt)
             inertia = mass_matrix(stiff, q)
             axes = Turning.of_any(model, inertia, dt)
             free = axes.begun(free, 0.5 * (v + free))
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
-        elif closed_form(model) and _can_touch(scene):
+        elif closed_form(model) and touching:
             many = min(len(scene.candidates), numbers.most) > FEW  # as many as take part
             return step_of_tree(numbers, many)(scene, q, v, tau, dt, before, surrogate).touched
         else:
@@ -115,8 +115,9 @@ class Touching(AbstractStepper):
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)
             chosen, axes = asked(scene, numbers, q, v, own, where(model, q), mass_matrix(stiff, q), dt)
         before = of_chosen(chosen, before)
-        found = after(chosen.problem, before) if surrogate is None else after_as(chosen.problem, surrogate, before)
-        return ended(scene, q, chosen, axes, found)
+        if surrogate is None or not touching:
+            return ended(scene, q, chosen, axes, after(chosen.problem, before))
+        return ended(scene, q, chosen, axes, after_as(chosen.problem, surrogate, before))
 
     def _numbers(self, nv: int, dtype: Any) -> Numbers:
         most = max(32, 2 * nv) if self.most is None else self.most

@@ -815,6 +815,24 @@ def test_a_touch_too_light_to_be_solved_for_is_not_soft():
     assert np.all(report.status == TouchStatus.SOLVED)
 
 
+@pytest.mark.parametrize("gravity", [0.0, G])
+def test_what_touches_by_rounding_is_not_soft(gravity):
+    """Balls that overlap by 3e-8 m where nothing moves come apart; a hinge at the end of its range presses by rounding
+    in a free fall."""
+    builder = dx.ModelBuilder(gravity=(0, 0, -gravity))
+    inertia = dx.SpatialInertia(1.0, (0.1, 0, 0.05), 0.01 * np.eye(3))
+    builder.body("trunk", joint=dx.Free(), inertia=inertia)
+    place, joint = dx.Transform.from_translation((0.15, 0.1, 0)), dx.Revolute((0, 1, 0))
+    builder.body("leg", parent="trunk", joint=joint, placement=place, inertia=inertia, position_limits=(-1.0, 0.0))
+    builder.body("ball", joint=dx.Free(), inertia=inertia)
+    scene = c.scene(builder.build(), [c.Collider(name, c.Sphere(0.1)) for name in ("trunk", "ball")])
+    q = dx.neutral(scene.model).at[8].set(0.2 - 3e-8)
+    scene, q, zero = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (scene, q, jnp.zeros((200, scene.nv))))
+    run = jax.jit(lambda q: dx.rollout(scene, q, zero[0], zero, jnp.float32(0.002)))(q)
+    assert np.max(run.touch.contacts) > 0
+    assert np.all(run.touch.status == TouchStatus.SOLVED)
+
+
 def beside_a_box(*balls):
     """A box that floats, and balls."""
     builder = dx.ModelBuilder(gravity=(0, 0, 0))

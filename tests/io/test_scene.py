@@ -286,6 +286,19 @@ def test_light_legs_are_solved_in_float32():
     assert np.max(run.touch.unbalanced) < 1e-3
 
 
+def test_a_world_of_which_nothing_moves(tmp_path):
+    """It is read, and steps to where it is."""
+    file = tmp_path / "world.xml"
+    file.write_text('<mujoco><worldbody><geom type="plane" size="1 1 1"/><geom size=".5"/></worldbody></mujoco>')
+    scene, nothing = dx.load_scene(file), jnp.zeros(0)
+    assert len(scene.shapes) == 2
+    for gradient in (dx.simulate.Exact(), dx.simulate.Smoothed(1e-3)):
+        stepper = dx.simulate.Touching(gradient=gradient)
+        run = lambda q: dx.rollout(scene, q, q, jnp.zeros((3, 0)), 0.01, stepper=stepper)  # noqa: B023, E731
+        assert jax.jit(run)(nothing).touch.status.tolist() == [0, 0, 0, 0]
+        assert jax.jit(jax.grad(lambda q: jnp.sum(run(q).q)))(nothing).shape == (0,)  # noqa: B023
+
+
 @needs_robots
 @pytest.mark.slow
 def test_every_example_robot_has_a_scene():
