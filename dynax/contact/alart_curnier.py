@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +29,11 @@ import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
-from dynax.contact.balance import balanced, matrix
+from dynax.contact.balance import balanced, solution
 from dynax.contact.coulomb import Coulomb, Impact, along_normals, diagonal, forces, within
 from dynax.contact.grouping import Parts
 from dynax.contact.rounding import rounded, secant
 from dynax.linear.each import in_rounds, side_by_side, width_of
-from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.sums import combined
 from dynax.sweep.sums import summed
 
@@ -234,14 +233,7 @@ def _newton(
 ) -> tuple[Going, Callable[[Going], Going]]:
     """Where Newton's method begins, and a step of it; contacts may be made harder so often."""
     dtype = problem.free.dtype
-    parted: Any = None if rows is None else rows.parted(problem.inertia, problem.jacobian, problem.stops)
-
-    def solution(stiffness: jax.Array, b: jax.Array) -> jax.Array:
-        if rows is None:
-            return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
-        return rows.solve(parted, stiffness, b)
-
-    weight = 1.0 / diagonal(problem.inertia)
+    solve, weight = solution(problem, rows), 1.0 / diagonal(problem.inertia)
 
     at_first, momentum = problem.local(problem.free), combined(problem.inertia, problem.free)
     at_free = summed(problem.free * momentum, 0)
@@ -283,7 +275,7 @@ def _newton(
         z = s.impulses - rho[:, None] * (u - problem.target + soft[:, None] * s.impulses)
         own = secant(problem._replace(compliance=soft), z, kappa, rho)
         meant = own.offset + forces(own.stiffness, problem.target - u)
-        dv = -solution(own.stiffness, s.pull - problem.push(meant))
+        dv = -solve(own.stiffness, s.pull - problem.push(meant))
         du = problem.local(dv)
         change = meant - forces(own.stiffness, du) - s.impulses
         dz = change - rho[:, None] * (du + soft[:, None] * change)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import jax
 
 from dynax.contact.coulomb import Impact, Law, unbalanced
-from dynax.contact.grouping import stiffened
+from dynax.contact.grouping import Parts, stiffened
+from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 
 
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
     """`H + J^T K J`."""
     return stiffened(problem.inertia, problem.jacobian, problem.stops, stiffness)
+
+
+def solution(problem: Impact, parts: Parts | None) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """The function `(K, b)` whose value is `(H + J^T K J)^-1 b`, for trailing batch axes; `parts`: of the matrix."""
+    if parts is None:
+        return lambda stiffness, b: gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
+    parted: Any = parts.parted(problem.inertia, problem.jacobian, problem.stops)
+    return partial(parts.solve, parted)
 
 
 @jax.custom_jvp

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,10 @@ from jax import lax
 
 from dynax.compile.batching import trailing
 from dynax.contact.alart_curnier import ENOUGH, FALL, LEFT, NEAR
-from dynax.contact.balance import matrix
+from dynax.contact.balance import solution
 from dynax.contact.coulomb import Coulomb, Impact, forces
 from dynax.contact.grouping import Parts
 from dynax.linear.each import side_by_side, width_of
-from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.sums import combined
 from dynax.sweep.sums import summed
 
@@ -182,14 +181,7 @@ def _newton(
     parts: Parts | None, problem: Impact, kappa: jax.Array, v: jax.Array, impulses: jax.Array
 ) -> tuple[jax.Array, ...]:
     """For trailing batch axes."""
-    dtype = v.dtype
-    parted: Any = None if parts is None else parts.parted(problem.inertia, problem.jacobian, problem.stops)
-
-    def solution(stiffness: jax.Array, b: jax.Array) -> jax.Array:
-        if parts is None:
-            return gauss_jordan(matrix(problem, stiffness), b[:, None])[:, 0]
-        return parts.solve(parted, stiffness, b)
-
+    dtype, solve = v.dtype, solution(problem, parts)
     there = kappa + sum(summed(x * combined(problem.inertia, x), 0) for x in (problem.free, problem.begin, v))
     enough, fair = (limit[dtype.name] ** 2 * there for limit in (ENOUGH, LEFT))
     steps, rhos = (jnp.asarray(x) for x in ([x.steps for x in TRIES], [x.rho for x in TRIES]))
@@ -206,7 +198,7 @@ def _newton(
         stiffness = _stiffness(s.kappa, problem.friction, problem.compliance, point.u)
         meant = point.impulses + forces(stiffness, point.u - u)
         pull = combined(problem.inertia, s.v - problem.free)
-        dv = -solution(stiffness, pull - problem.push(meant))
+        dv = -solve(stiffness, pull - problem.push(meant))
         du = problem.local(dv)
         change = meant - forces(stiffness, du) - s.impulses
         start = size(s.impulses - point.impulses)

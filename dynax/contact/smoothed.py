@@ -62,13 +62,10 @@ class Distant(NamedTuple):
         return Coulomb().impulses(friction, compliance, beyond) - own
 
     def stiffness(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
-        normal = jnp.array([0, 0, 1], beyond.dtype)
-        own = along_normals(self.spring)[:, :, None]
-        own = own * normal.reshape(3, *[1] * (own.ndim - 3))
-        return Coulomb().stiffness(friction, compliance, beyond) + own
+        return Coulomb().stiffness(friction, compliance, beyond) + along_normals(along_normals(self.spring))
 
 
-def like(end: After, problem: Impact, law: Law, v: jax.Array) -> After:
+def differentiated_as(end: After, problem: Impact, law: Law, v: jax.Array) -> After:
     """`end` with the derivatives of the velocity `v` and of its impulses by the `law`."""
     return end._replace(v=_like(end.v, v), impulses=_like(end.impulses, problem.impulses(law, v)))
 
@@ -90,7 +87,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[After, After]:
     def moved(problem: Impact, surrogate: Surrogate) -> tuple[jax.Array, jax.Array]:
         problem = end.eased.of(problem)
         v, law = surrogate.seen(problem, end)
-        found = like(end, problem, law, balanced(problem, law, v))
+        found = differentiated_as(end, problem, law, balanced(problem, law, v))
         return found.v, found.impulses
 
     dv, impulses = jax.jvp(moved, primals[:2], tangents[:2])[1]

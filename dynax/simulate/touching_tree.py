@@ -24,7 +24,7 @@ from dynax.contact.coulomb import Coulomb, Impact, Law
 from dynax.contact.grouping import Parts
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
-from dynax.contact.smoothed import Surrogate, like
+from dynax.contact.smoothed import Surrogate, differentiated_as
 from dynax.model import Model
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import Stepped, kick, law
@@ -132,14 +132,14 @@ def _ended(
     own = own._replace(compliance=lax.stop_gradient(own.compliance))
     before = Known(known.stepped.accelerations, own.compliance, own.inertia)
 
-    def moved(after: jax.Array, law: Law) -> jax.Array:
-        surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops, law)
+    def moved(after: jax.Array, impulses: Law) -> jax.Array:
+        surfaces = Surfaces(own.jacobian, own.target, own.friction, own.stops, impulses)
         return velocity_of(chosen.branches)(stiff, q, v, force, dt, axes, surfaces, before, after)
 
     if other is None:
         found = told(own, moved(known.found.v, Coulomb()), known.found)
     else:
         end = told(*lax.stop_gradient((own, known.found.v)), known.found)
-        after, other_law = other(own, end)
-        found = like(end, own, other_law, moved(after, other_law))
+        after, impulses = other(own, end)
+        found = differentiated_as(end, own, impulses, moved(after, impulses))
     return Step(ended(scene, q, chosen, axes, found), known)
