@@ -1,4 +1,4 @@
-"""The balance of momentum of a step with contact, `H (v - v*) = J^T gamma`, and the derivatives that it has."""
+"""The balance of momentum of a step with contact, `H (v - v*) = J^T gamma`: its systems, and its derivatives."""
 
 from __future__ import annotations
 
