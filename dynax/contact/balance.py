@@ -7,16 +7,21 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from dynax.contact.coulomb import Impact, Law, unbalanced
-from dynax.contact.grouping import Parts, stiffened
+from dynax.contact.grouping import Parts, pressed, stiffened
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.linear.solve import solve
 
 
 def matrix(problem: Impact, stiffness: jax.Array) -> jax.Array:
     """`H + J^T K J`."""
-    return stiffened(problem.inertia, problem.jacobian, problem.stops, stiffness)
+    count, freedoms = len(problem.jacobian), problem.stops.freedoms
+    single = count + len(freedoms)
+    total = pressed(problem.inertia, freedoms, stiffness[count:single, 2, 2])
+    whole = jnp.concatenate([stiffness[:count], stiffness[single:]])
+    return stiffened(total, problem.jacobian, problem.stops.rows, whole)
 
 
 def solution(problem: Impact, parts: Parts | None) -> Callable[[jax.Array, jax.Array], jax.Array]:

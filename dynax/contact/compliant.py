@@ -131,7 +131,7 @@ class Near(NamedTuple):
     def power(self, found: Yielding, change: jax.Array) -> jax.Array:
         """Of forces that stay what they are, along the mean velocity, if `v` changes by `change`."""
         by_contacts = jnp.sum(found.forces * (self.velocity + 0.5 * (self.jacobian @ change)))
-        along = self.stops.sign * (self.opening[len(self.touch.gap) :] + 0.5 * (self.stops.jacobian @ change))
+        along = self.stops.sign * (self.opening[len(self.touch.gap) :] + 0.5 * self.stops.rows.times(change))
         return by_contacts + jnp.sum(found.stops * along)
 
     @property
@@ -169,7 +169,7 @@ class Near(NamedTuple):
         tau = jnp.einsum("kij,ki->j", self.jacobian, forces)
         held = push[len(self.touch.gap) :]
         if len(held):
-            tau = tau + held @ self.stops.jacobian
+            tau = tau + self.stops.rows.push(held)
         return Yielding(forces, self.stops.sign * held, tau, Patch(normal, tangent))
 
 
@@ -188,7 +188,7 @@ def near(scene: Scene, q: jax.Array, v: jax.Array) -> Near:
     materials = candidate_materials(scene, q.dtype), stop_materials(scene, q.dtype)
     material = jax.tree.map(lambda *x: jnp.concatenate(x), *materials)
     grows = np.concatenate([growing(scene), np.array([m.dissipation is not None for m in of_each_stop(scene)], bool)])
-    opening = jnp.concatenate([_dot(touch.normal, velocity), stops.jacobian @ v])
+    opening = jnp.concatenate([_dot(touch.normal, velocity), stops.rows.times(v)])
     return Near(touch, stops, material, grows, jacobian, velocity, opening, 0.5 * _dot(touch.normal, turning))
 
 

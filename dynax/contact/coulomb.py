@@ -17,8 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.batching import trailing
+from dynax.contact.stop_rows import StopRows
 from dynax.linear.solve import solve_definite
-from dynax.linear.sums import combined
+from dynax.linear.sums import by_terms, combined
 
 
 class Impact(NamedTuple):
@@ -40,8 +42,8 @@ class Impact(NamedTuple):
     """The velocity along the normal of a unit of impulse, shape `(k,)`."""
     friction: jax.Array
     """Shape `(k,)`."""
-    stops: jax.Array
-    """`J` of limits and other stops, which have a normal alone, shape `(l, nv)`."""
+    stops: StopRows
+    """`J` of limits and other stops, which have a normal alone."""
     bounce: jax.Array | None = None
     """What of `target` along normals is there because it was hit, shape `(k,)`; `None` where that is to be so, whatever
     it makes of the energy."""
@@ -55,7 +57,7 @@ class Impact(NamedTuple):
     def local(self, v: jax.Array) -> jax.Array:
         """Velocities at contacts and stops, shape `(k, 3)`."""
         of_contacts = combined(jnp.moveaxis(self.jacobian, 2, 0), v)
-        return jnp.concatenate([of_contacts, along_normals(times(self.stops, v))])
+        return jnp.concatenate([of_contacts, along_normals(self.stops.times(v))])
 
     def beyond(self, v: jax.Array) -> jax.Array:
         """The same less `u_hat`."""
@@ -74,7 +76,7 @@ class Impact(NamedTuple):
         count = len(self.jacobian)
         rows = self.jacobian.reshape(-1, *self.jacobian.shape[2:])
         rubbing = impulses[:count].reshape(-1, *impulses.shape[2:])
-        return combined(rows, rubbing[:, None]) + combined(self.stops, impulses[count:, 2, None])
+        return combined(rows, rubbing[:, None]) + self.stops.push(impulses[count:, 2])
 
 
 class Law(Protocol):
@@ -114,7 +116,13 @@ class Coulomb(NamedTuple):
 
 def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
     """`j H^-1 j^T` of each row `(l, nv)`: the velocity along it of a unit of impulse."""
-    return jnp.sum(rows * solve_definite(inertia, rows.T).T, axis=1)
+    return _along((), rows, solve_definite(inertia, rows.T))
+
+
+@trailing
+def _along(_: tuple, rows: jax.Array, changes: jax.Array) -> jax.Array:
+    """Of rows `(l, n)` and columns `(n, l)`, each by its own."""
+    return by_terms(jnp.moveaxis(rows, 1, 0), changes)
 
 
 def along_normals(x: jax.Array) -> jax.Array:
@@ -153,10 +161,6 @@ def length_along(y: jax.Array) -> jax.Array:
     square = y[:, 0] * y[:, 0] + y[:, 1] * y[:, 1]
     some = square > jnp.finfo(y.dtype).tiny
     return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
-
-
-def times(a: jax.Array, x: jax.Array) -> jax.Array:
-    return combined(jnp.moveaxis(a, 1, 0), x)
 
 
 def diagonal(a: jax.Array) -> jax.Array:

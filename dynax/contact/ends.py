@@ -63,6 +63,14 @@ def limited_coordinates(model: Model) -> Limited:
     return tuple((name, int(k)) for name, place in slices.items() for k in np.flatnonzero(np.asarray(ends)[place]))
 
 
+def single_freedoms(model: Any, limited: Limited) -> tuple[int, ...]:
+    """Of limits of a tree the freedom that each moves with, where none moves with more than one; else nothing."""
+    if not isinstance(model, Model):
+        return ()
+    places = [model.v_slice(name) for name, _ in limited]
+    return tuple(own.start for own in places) if all(own.stop - own.start == 1 for own in places) else ()
+
+
 def limiting_materials(model: Model, given: bool | Material | Mapping[str, Material]) -> dict[str, Material]:
     """Of the joints, what `limits` of a scene says of them."""
     if isinstance(given, bool):

@@ -29,6 +29,7 @@ from dynax.contact.motion import candidate_materials, contacts_at, frames_and_ro
 from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus
 from dynax.contact.scene import Scene
+from dynax.contact.stop_rows import StopRows
 from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.solve import solve
 from dynax.model.checks import as_state
@@ -120,7 +121,8 @@ def _apart(inertia, rows, v, speed, friction) -> After:
     """With impulses that make all that touches part with a `speed`, shape `(k,)`, or more."""
     mobility, takes_part = _mobility(inertia, rows)
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(jnp.where(takes_part, speed, -1.0))
-    problem = Impact(inertia, v, v, rows, target, STIFF[v.dtype.name] * mobility, mobility, friction, _no_stops(rows))
+    stops, compliance = StopRows.none(rows), STIFF[v.dtype.name] * mobility
+    problem = Impact(inertia, v, v, rows, target, compliance, mobility, friction, stops)
     return after(problem, as_given=True)
 
 
@@ -134,13 +136,9 @@ def _given(inertia, rows, v, press, friction) -> After:
     target = jnp.zeros_like(rows[:, :, 0]).at[:, 2].set(compliance * press / small)
     rows = rows * units[:, None]
     mobility, friction = mobility * small**2, friction * small
-    problem = Impact(inertia, v, v, rows, target, compliance, mobility, friction, _no_stops(rows))
+    problem = Impact(inertia, v, v, rows, target, compliance, mobility, friction, StopRows.none(rows))
     found = after(problem, as_given=True)
     return found._replace(impulses=found.impulses * units)
-
-
-def _no_stops(rows: jax.Array) -> jax.Array:
-    return jnp.zeros((0, rows.shape[2]), rows.dtype)
 
 
 def _mobility(inertia: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -19,9 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dynax.contact.branching import Rows, moved_by, with_rows
+from dynax.contact.branching import Rows, moved_by, with_diagonal, with_rows
 from dynax.contact.coulomb import forces
+from dynax.contact.ends import single_freedoms
 from dynax.contact.scene import Scene
+from dynax.contact.stop_rows import StopRows, stops_of
 from dynax.linear.gauss_jordan import gauss_jordan
 from dynax.model import Model
 from dynax.sweep import take_rows
@@ -60,8 +62,6 @@ class Parted(NamedTuple):
     """`H`, shape `(nv, nv)`."""
     groups: tuple[tuple[jax.Array, jax.Array], ...]
     """Of each the `J` of its contacts, shape `(c, 3, m)`, and of its stops, `(l, m)`."""
-    squares: jax.Array
-    """Of what stops of single freedoms have in their rows, in the places of `Groups.single`, shape `(r, nv)`."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,19 @@ class Groups:
 
     contacts: int
     groups: tuple[Group, ...]
-    single: tuple[tuple[int, ...], ...]
-    """Of each freedom the stops that move nothing else, shape `(r, nv)`: as many as any has, -1 for none."""
+    freedoms: tuple[int, ...]
+    """Of the stops that have one of their own."""
 
-    def parted(self, inertia: jax.Array, jacobian: jax.Array, stops: jax.Array) -> Parted:
+    def parted(self, inertia: jax.Array, jacobian: jax.Array, stops: StopRows) -> Parted:
         """`H` and `J` of an `Impact` by groups, with trailing batch axes."""
-        n = len(inertia)
         groups = tuple(
             (
                 take_rows(jacobian, np.array(own.contacts, int))[:, :, own.run],
-                take_rows(stops, np.array(own.stops, int))[:, own.run],
+                take_rows(stops.rows, np.array(own.stops, int))[:, own.run],
             )
             for own in self.groups
         )
-        single = self._single(n)
-        own = take_rows(stops.reshape(-1, *stops.shape[2:]), np.where(single >= 0, n * single + np.arange(n), -1))
-        return Parted(inertia, groups, own * own)
+        return Parted(inertia, groups)
 
     def solve(self, parted: Parted, stiffness: jax.Array, b: jax.Array) -> jax.Array:
         """`(H + J^T K J)^-1 b`, with `K` of contacts and stops, shape `(k, 3, 3, *batch)`."""
@@ -93,19 +90,12 @@ class Groups:
 
     def matrix(self, parted: Parted, stiffness: jax.Array) -> jax.Array:
         """`H + J^T K J`."""
-        total, n = parted.inertia, len(parted.inertia)
+        total, single = parted.inertia, self.contacts + len(self.freedoms)
         for own, (jacobian, stops) in zip(self.groups, parted.groups, strict=True):
-            k = take_rows(stiffness, np.array([*own.contacts, *(self.contacts + stop for stop in own.stops)], int))
+            k = take_rows(stiffness, np.array([*own.contacts, *(single + stop for stop in own.stops)], int))
             block = stiffened(total[own.run, own.run], jacobian, stops, k)
             total = lax.dynamic_update_slice(total, block, (own.first, own.first, *[0] * (total.ndim - 2)))
-        pressing = take_rows(stiffness[self.contacts :, 2, 2], self._single(n))
-        for k, square in zip(pressing, parted.squares, strict=True):
-            diagonal = np.eye(n, dtype=bool).reshape(n, n, *[1] * (total.ndim - 2))
-            total = total + jnp.where(diagonal, (k * square)[None], 0.0)
-        return total
-
-    def _single(self, n: int) -> np.ndarray:
-        return np.array(self.single, int).reshape(-1, n)
+        return pressed(total, self.freedoms, stiffness[self.contacts : single, 2, 2])
 
 
 Parts = Rows | Groups
@@ -124,17 +114,23 @@ def stiffened(inertia: jax.Array, jacobian: jax.Array, stops: jax.Array, stiffne
     return with_rows(inertia[None], left, right)[0]
 
 
+def pressed(total: jax.Array, freedoms: tuple[int, ...], stiffness: jax.Array) -> jax.Array:
+    """`(n, n, *batch)` with what stops add, each to its one freedom, of stiffness `(s, *batch)`."""
+    if not freedoms:
+        return total
+    return with_diagonal(total[None], take_rows(stiffness, stops_of(freedoms, np.arange(len(total))))[None])[0]
+
+
 def groups_of(scene: Scene) -> Groups | None:
     """The groups of a scene's steps, if all candidates take part; none where they are not worth it."""
     if not isinstance(scene.model, Model):
         return None
     touched, stops = moved_by(scene)
-    n = touched.shape[1]
-    alone = stops.sum(axis=1) == 1
-    single = [np.flatnonzero(alone & column) for column in stops.T]
+    n, freedoms = touched.shape[1], single_freedoms(scene.model, scene.limited)
+    stops = stops[len(freedoms) :]
     runs: dict[tuple[int, int], Group] = {}
     each = [Group(*_run(row), (k,), ()) for k, row in enumerate(touched) if row.any()]
-    each += [Group(*_run(row), (), (k,)) for k, row in enumerate(stops) if not alone[k]]
+    each += [Group(*_run(row), (), (k,)) for k, row in enumerate(stops)]
     for own in each:
         key = own.first, own.end
         runs[key] = runs[key] | own if key in runs else own
@@ -146,10 +142,8 @@ def groups_of(scene: Scene) -> Groups | None:
         groups = [own for own in groups if own not in (a, b)] + [a | b]
     if sum(own.work for own in groups) > (1.0 - WORTH) * whole:
         return None
-    most = range(max(map(len, single), default=0))
-    places = tuple(tuple(int(own[r]) if r < len(own) else -1 for own in single) for r in most)
     # Those of few freedoms come first, where their part of the matrix is still `H`, which is given.
-    return Groups(len(touched), tuple(sorted(groups, key=lambda own: own.end - own.first)), places)
+    return Groups(len(touched), tuple(sorted(groups, key=lambda own: own.end - own.first)), freedoms)
 
 
 def _run(row: np.ndarray) -> tuple[int, int]:

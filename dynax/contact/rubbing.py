@@ -32,6 +32,7 @@ from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus, gaps_at
 from dynax.contact.scene import Scene
 from dynax.contact.sets import LEAST, SLOW, Settled, onto_surfaces, pressing, remainder, spanning
+from dynax.contact.stop_rows import StopRows
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.solve import solve
@@ -207,7 +208,7 @@ def settled_with_friction(
         target = jnp.where(takes_part[:, None], target, jnp.array([0.0, 0.0, -1.0], q.dtype))
         one = jnp.where(takes_part, size, 1.0)
         masked = jnp.where(takes_part[:, None, None], own, 0.0)
-        stops = jnp.zeros((0, masked.shape[2]), masked.dtype)
+        stops = StopRows.none(masked)
         return after(Impact(inertia, free, free, masked, target, STIFF[dtype] * one, one, mu, stops), as_given=True)
 
     scale = jnp.where(size > 0, 1.0 / jnp.sqrt(jnp.where(size > 0, size, 1.0)), 0.0)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from dynax.compile.fence import computed
 from dynax.contact.ends import Limited, Stop, check_stop, limited_coordinates, limiting_materials
 from dynax.contact.material import Material, check_material
 from dynax.contact.shapes import FIELDS, Box, Geometry, HeightField, Points
@@ -220,7 +221,7 @@ def posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, o
         shapes = jax.tree.map(
             lambda *x: jnp.stack([jnp.asarray(a, rotation.dtype) for a in x]), *(scene.shapes[k] for k in index)
         )
-        sides.append(Posed(shapes, *take_rows((rotation, origin), np.array(index))))
+        sides.append(Posed(shapes, *computed(take_rows((rotation, origin), np.array(index)))))
     return sides
 
 

@@ -17,13 +17,15 @@ from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
 from dynax.contact.coulomb import mobilities
-from dynax.contact.ends import Cone, Rope
+from dynax.contact.ends import Cone, Rope, single_freedoms
 from dynax.contact.material import Material, of_stops
 from dynax.contact.motion import by_model, jacobian_at
 from dynax.contact.placing import Placed, placed
 from dynax.contact.scene import Scene
 from dynax.contact.shapes import EX, unit
+from dynax.contact.stop_rows import StopRows
 from dynax.embedding.meanings import tree_configuration
+from dynax.model import Model
 from dynax.model.configuration import configuration_rate, neutral
 
 FAR = 1e3
@@ -39,17 +41,24 @@ class Stops(NamedTuple):
     """Shape `(l,)` [m, rad], negative beyond the end."""
     sign: jax.Array
     """1 where a force of the stop is along the coordinate, as at a lower limit, -1 where it is against it."""
-    jacobian: jax.Array
-    """The rate of the gap by `v`, shape `(l, nv)`."""
+    rows: StopRows
+    """The rate of the gap by `v`."""
+
+    @property
+    def jacobian(self) -> jax.Array:
+        """The same, shape `(l, nv)`."""
+        return self.rows.dense
 
 
 def stops_at(scene: Scene, q: jax.Array, at: Placed | None) -> Stops:
     """How far what has an end is from it, at `q` of shape `(nq,)`; `at` is only asked for ropes."""
-    found = [_limits(scene, q)]
-    for stop in scene.stops:
-        gap, row = _cone(scene, stop, q) if isinstance(stop, Cone) else _rope(scene, stop, q, at)
-        found.append(Stops(gap[None], -jnp.ones(1, q.dtype), row[None]))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *found) if len(found) > 1 else found[0]
+    gap, sign, rows = _limits(scene, q)
+    if not scene.stops:
+        return Stops(gap, sign, rows)
+    others = [_cone(scene, s, q) if isinstance(s, Cone) else _rope(scene, s, q, at) for s in scene.stops]
+    gaps, whole = (jnp.stack(x) for x in zip(*others, strict=True))
+    rows = StopRows(rows.freedoms, rows.signs, jnp.concatenate([rows.rows, whole]))
+    return Stops(jnp.concatenate([gap, gaps]), jnp.concatenate([sign, -jnp.ones_like(gaps)]), rows)
 
 
 def _limits(scene: Scene, q: jax.Array) -> Stops:
@@ -61,12 +70,14 @@ def _limits(scene: Scene, q: jax.Array) -> Stops:
     gap = jnp.where(lower, below, above)
     gap = jnp.where(jnp.isfinite(gap), gap, FAR)
     sign = jnp.where(lower, 1.0, -1.0).astype(q.dtype)
-    slices = [(tree.q_slice(name), tree.v_slice(name)) for name, _ in scene.limited]
-    if all(own.stop - own.start == 1 for own, _ in slices):
-        freedom = np.array([own.start for _, own in slices], int)
-        return Stops(gap, sign, sign[:, None] * by_model(scene, q, np.eye(tree.nv, dtype=q.dtype)[freedom]))
-    rates = jax.vmap(lambda v: configuration_rate(tree, at, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
-    return Stops(gap, sign, sign[:, None] * by_model(scene, q, rates))
+    freedoms = single_freedoms(tree, scene.limited)
+    if len(freedoms) == len(sign) and isinstance(scene.model, Model):
+        return Stops(gap, sign, StopRows(freedoms, sign, jnp.zeros((0, tree.nv), q.dtype)))
+    if len(freedoms) == len(sign):
+        rates = np.eye(tree.nv, dtype=q.dtype)[np.array(freedoms, int)]
+    else:
+        rates = jax.vmap(lambda v: configuration_rate(tree, at, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
+    return Stops(gap, sign, StopRows.whole(sign[:, None] * by_model(scene, q, rates)))
 
 
 def _cone(scene: Scene, stop: Cone, q: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -37,6 +37,7 @@ from dynax.contact.motion import (
 from dynax.contact.placing import Placed
 from dynax.contact.scene import Scene
 from dynax.contact.shapes import EZ, Sphere, unit
+from dynax.contact.stop_rows import StopRows
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
 from dynax.linear.sums import by_terms
@@ -96,17 +97,19 @@ def problem(
     if rows is not None:
         near, friction, bounce, signs, bend = jax.tree.map(lambda x: x[rows], (touch, friction, bounce, signs, bend))
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
-    stops = ends.jacobian.astype(q.dtype)
-    normals = jnp.concatenate([jacobian[:, 2], stops])
+    stops = jax.tree.map(lambda x: x.astype(q.dtype), ends.rows)
     branches = branches_of_step(scene, numbers)
-    given = inertia, jacobian, stops
-    mobility = mobilities(inertia, normals) if branches is None else mobilities_of(branches, *given)
+    if branches is None:
+        mobility = mobilities(inertia, jnp.concatenate([jacobian[:, 2], stops.dense]))
+    else:
+        mobility = mobilities_of(branches, inertia, jacobian, stops)
     # What does not move, or by rounding alone, takes no part; where nothing can, there is nothing to solve.
     mobility = jnp.where(mobility > STILL[q.dtype.name] * jnp.max(mobility, initial=0.0), mobility, 1.0)
     gap = jnp.concatenate([near.gap, ends.gap])
     bounce = jnp.concatenate([bounce, stop_materials(scene, q.dtype).restitution])
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
-    apart, bounce = _target((), normals, v, free, gap, *bend, bounce, dt, jnp.asarray(numbers.relaxation, q.dtype))
+    relaxation = jnp.asarray(numbers.relaxation, q.dtype)
+    apart, bounce = _target((), jacobian[:, 2], stops, v, free, gap, *bend, bounce, dt, relaxation)
     friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     target = along_normals(apart + bounce)
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
@@ -179,10 +182,12 @@ def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turn
 
 
 @trailing
-def _target(_: tuple, normals, v, free, gap, end, most, bounce, dt, relaxation) -> tuple[jax.Array, jax.Array]:
+def _target(
+    _: tuple, normals, stops: StopRows, v, free, gap, end, most, bounce, dt, relaxation
+) -> tuple[jax.Array, jax.Array]:
     """The normal velocities at which there is no force, shape `(k,)`, of velocities before and without contact, where
     nothing bounces; and what is more where something does."""
-    before, coming = (by_terms(jnp.moveaxis(normals, 1, 0), x) for x in (v, free))
+    before, coming = (jnp.concatenate([by_terms(jnp.moveaxis(normals, 1, 0), x), stops.times(x)]) for x in (v, free))
     # Where turning brings nothing nearer the limits are one, at which half of a slope would be felt.
     nearer = jnp.where(most > 0, jnp.clip(gap + dt * before - end, 0.0, most), 0.0)
     overlap = gap < 0

@@ -28,6 +28,7 @@ from dynax.compile.zeros import along_moving, is_zero
 from dynax.contact.balance import matrix
 from dynax.contact.branching import Rows
 from dynax.contact.coulomb import Impact, Law, along_normals
+from dynax.contact.stop_rows import StopRows
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.derivatives.rule import full
 from dynax.linear.each import each
@@ -42,7 +43,7 @@ class Surfaces(NamedTuple):
     jacobian: jax.Array
     target: jax.Array
     friction: jax.Array
-    stops: jax.Array
+    stops: StopRows
     law: Law
 
 
@@ -110,10 +111,9 @@ class _Given(NamedTuple):
         parted = rows.parted(self.inertia, self.surfaces.jacobian, self.surfaces.stops)
         return rows.solve(parted, jnp.swapaxes(k, 1, 2) if transposed else k, b)
 
-    def along(self, j: jax.Array, stops: jax.Array, v: jax.Array) -> jax.Array:
+    def along(self, j: jax.Array, stops: StopRows, v: jax.Array) -> jax.Array:
         """`J v`."""
-        of_stops = along_normals(by_terms(jnp.moveaxis(stops, 1, 0), v))
-        return jnp.concatenate([by_terms(jnp.moveaxis(j, 2, 0), v), of_stops])
+        return jnp.concatenate([by_terms(jnp.moveaxis(j, 2, 0), v), along_normals(stops.times(v))])
 
     def impulses(self, u: jax.Array, target: jax.Array, friction: jax.Array, law: Law) -> jax.Array:
         return law.impulses(friction, self.compliance, u - target)
@@ -123,7 +123,7 @@ class _Given(NamedTuple):
         j, target, friction, stops, law = surfaces
         impulses = self.impulses(self.along(j, stops, self.after), target, friction, law)
         rows, rubbing = j.reshape(-1, *j.shape[2:]), impulses[: len(j)].reshape(-1, *impulses.shape[2:])
-        return by_terms(rows, rubbing[:, None]) + by_terms(stops, impulses[len(j) :, 2, None])
+        return by_terms(rows, rubbing[:, None]) + stops.push(impulses[len(j) :, 2])
 
 
 class _Rates(NamedTuple):
@@ -158,7 +158,7 @@ def _back(rows: Rows | None, _: tuple, given: _Given, bar: jax.Array) -> _Rates:
 
     count = len(j)
     by_j = impulses[:count, :, None] * bar + along[:count, :, None] * given.after
-    by_stops = impulses[count:, 2, None] * bar + along[count:, 2, None] * given.after
+    by_stops = stops.by_entries(impulses[count:, 2], bar, along[count:, 2], given.after)
     return _Rates(v, mean, later, Surfaces(by_j, by_target, by_friction, by_stops, by_law), axes)
 
 

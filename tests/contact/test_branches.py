@@ -163,7 +163,7 @@ def test_steps_by_branches_are_those_of_the_whole(touches, limits):
         at, inertia = placed(scene, q), dx.mass_matrix(scene.model, q)
         axes = Turning.of_tree(scene.model, where(scene.model, q).centres, dt)
         own = problem(scene, Numbers(0.02, 1e-6, 32), q, at, v, v, inertia, axes, dt).problem
-        normals = jnp.concatenate([own.jacobian[:, 2], own.stops])
+        normals = jnp.concatenate([own.jacobian[:, 2], own.stops.dense])
         powers = mobilities_of(rows, inertia, own.jacobian, own.stops), mobilities(inertia, normals)
         return solved(own, rows)[0], solved(own)[0], powers
 

@@ -19,6 +19,7 @@ from dynax.contact.alart_curnier import after
 from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Impact, unbalanced
 from dynax.contact.relaxed import relaxed
+from dynax.contact.stop_rows import StopRows
 from dynax.simulate import Bundle, Exact, FromDistance, Smoothed, Touching, touching
 
 G, DT = 9.81, 0.01
@@ -46,7 +47,7 @@ def problems(key, count=6):
     free = jax.random.normal(keys[2], (count, 6))
     target = jnp.zeros((count, 4, 3)).at[..., 2].set(0.1 * jax.random.normal(keys[3], (count, 4)))
     mobility = jnp.einsum("bki,bij,bkj->bk", jacobian[:, :, 2], jnp.linalg.inv(inertia), jacobian[:, :, 2])
-    friction, stops = jnp.full((count, 4), 0.4), jnp.zeros((count, 0, 6))
+    friction, stops = jnp.full((count, 4), 0.4), StopRows((), jnp.zeros((count, 0)), jnp.zeros((count, 0, 6)))
     return Impact(inertia, free, free, jacobian, target, 1e-6 * mobility, mobility, friction, stops)
 
 
@@ -104,7 +105,7 @@ def test_relaxed_hits_are_found(key):
         mobility = end[2] @ jnp.linalg.solve(inertia, end[2])
         target = jnp.zeros((1, 3)).at[0, 2].set(-bounce * jnp.minimum(end[2] @ free, 0.0))
         return Impact(
-            inertia, free, free, end[None], target, 1e-6 * one * mobility, mobility * one, one, jnp.zeros((0, 6))
+            inertia, free, free, end[None], target, 1e-6 * one * mobility, mobility * one, one, StopRows.none(end)
         )
 
     @jax.jit
@@ -249,6 +250,7 @@ import resource
 import jax
 import jax.numpy as jnp
 from dynax.contact.motion import _rows
+from dynax.contact.stop_rows import StopRows
 
 resource.setrlimit(resource.RLIMIT_DATA, (6_000_000_000, 6_000_000_000))
 grad = jax.jit(jax.grad(lambda signs, *x: jnp.sum(_rows(signs, *x) ** 2), argnums=(1, 2, 3, 4, 5)))

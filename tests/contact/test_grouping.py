@@ -10,6 +10,7 @@ import dynax as dx
 from dynax import contact as c
 from dynax.contact.branching import moved_by, rows_of
 from dynax.contact.grouping import Groups, groups_of
+from dynax.contact.stop_rows import StopRows
 from dynax.simulate import touching_problem
 
 
@@ -43,12 +44,16 @@ def test_matrices_by_groups_are_those_of_the_whole(rng):
         (6, 12, 8, 0),
         (0, 12, 1, 2),
     ]
-    assert np.sum(np.array(groups.single) >= 0) == 3
+    assert groups.freedoms == (0, 1, 2)
     touched, stopped = moved_by(scene)
     jacobian = rng.normal(size=(9, 3, 12, 4)) * touched[:, None, :, None]
-    stops, inertia = rng.normal(size=(5, 12, 4)) * stopped[..., None], rng.normal(size=(12, 12, 4))
+    signs, others = rng.choice([-1.0, 1.0], size=(3, 4)), rng.normal(size=(2, 12, 4)) * stopped[3:, :, None]
+    rows = StopRows(groups.freedoms, jnp.asarray(signs), jnp.asarray(others))
+    stops, inertia = np.array(rows.dense), rng.normal(size=(12, 12, 4))
+    np.testing.assert_array_equal(stops != 0, np.broadcast_to(stopped[..., None], stops.shape))
     stiffness = rng.normal(size=(14, 3, 3, 4))
-    found = groups.matrix(groups.parted(*map(jnp.asarray, (inertia, jacobian, stops))), jnp.asarray(stiffness))
+    parted = groups.parted(jnp.asarray(inertia), jnp.asarray(jacobian), rows)
+    found = groups.matrix(parted, jnp.asarray(stiffness))
     whole = inertia + np.einsum("kaib,kacb,kcjb->ijb", jacobian, stiffness[:9], jacobian)
     whole += np.einsum("kib,kb,kjb->ijb", stops, stiffness[9:, 2, 2], stops)
     np.testing.assert_allclose(found, whole, rtol=0, atol=1e-12)
@@ -77,7 +82,7 @@ def test_steps_are_by_groups(rng, monkeypatch):
 
     groups = groups_of(scene)
     assert groups is not None
-    groups = Told(groups.contacts, groups.groups, groups.single)
+    groups = Told(groups.contacts, groups.groups, groups.freedoms)
     q = np.tile(dx.neutral(scene.model), (size, 1))
     q[:, :3] = rng.uniform(-0.06, 0.06, size=(size, 3))
     q[:, scene.model.q_slice("box_joint").start + 2] = rng.uniform(0.098, 0.102, size=size)

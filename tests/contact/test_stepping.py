@@ -16,6 +16,7 @@ from dynax.contact import alart_curnier
 from dynax.contact.alart_curnier import after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
+from dynax.contact.stop_rows import StopRows
 from dynax.simulate import Exact, FromDistance, Smoothed, Touching, TouchStatus
 
 G = 9.81
@@ -578,7 +579,7 @@ def test_a_table_stands_on_many_feet():
         jacobian[i, :, 3:] = np.eye(3)
         jacobian[i, :, :3] = -np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
     fall = jnp.array([0, 0, 0, 0, 0, -0.1])
-    ones, still, stops = jnp.ones(k), jnp.zeros((k, 3)), jnp.zeros((0, 6))
+    ones, still, stops = jnp.ones(k), jnp.zeros((k, 3)), StopRows.none(jnp.eye(6))
     problem = Impact(jnp.eye(6), fall, 0 * fall, jnp.asarray(jacobian), still, 1e-6 * ones, ones, ones, stops)
     found = jax.jit(after)(problem)
     close(found.v, 0.0, 1e-6)
@@ -600,9 +601,10 @@ def plates(rng, count=300, k=8):
     free = np.concatenate([0.4 * rng.normal(size=(count, 3)), free], axis=1)
     weights = np.array([0.3, 0.4, 0.5, 1, 1, 1])
     mobility = np.sum(jacobian[:, :, 2] ** 2 / weights, axis=2)
-    fixed = np.zeros(6), jacobian, np.zeros((k, 3)), 1e-6 * mobility, mobility, 0.5 * np.ones(k), np.zeros((0, 6))
-    whole = zip((2, 1, 1, 3, 2, 1, 1, 1, 2), (np.diag(weights), free, *fixed), strict=True)
-    return Impact(*(jnp.broadcast_to(x, (count, *x.shape[x.ndim - axes :])) for axes, x in whole))
+    fixed = np.zeros(6), jacobian, np.zeros((k, 3)), 1e-6 * mobility, mobility, 0.5 * np.ones(k)
+    whole = zip((2, 1, 1, 3, 2, 1, 1, 1), (np.diag(weights), free, *fixed), strict=True)
+    stops = StopRows((), jnp.zeros((count, 0)), jnp.zeros((count, 0, 6)))
+    return Impact(*(jnp.broadcast_to(x, (count, *x.shape[x.ndim - axes :])) for axes, x in whole), stops)
 
 
 def test_corners_on_the_border_of_sticking(rng):
@@ -969,10 +971,10 @@ def test_a_ball_between_the_ground_and_what_falls_on_it_jams(dtype, rng):
     mobility = moved[[2, 5], [2, 5]]
     target = np.array([[0, 0, 0.5985], [0, 0, -1.3313]])
     free = np.array([3.7711, 0.6303, -1.8807, 0.0283, 0.0443, 0.9321]) + 0.1 * rng.normal(size=(256, 6))
-    given = jnp.eye(6).reshape(2, 3, 6), target, 1e-3 * mobility, mobility, np.array([0.441, 0.632]), np.zeros((0, 6))
+    given = jnp.eye(6).reshape(2, 3, 6), target, 1e-3 * mobility, mobility, np.array([0.441, 0.632])
 
     def jammed(free):
-        problem = Impact(jnp.linalg.inv(moved), free, free, *map(jnp.asarray, given))
+        problem = Impact(jnp.linalg.inv(moved), free, free, *map(jnp.asarray, given), StopRows.none(jnp.eye(6)))
         return after(jax.tree.map(lambda x: x.astype(dtype), problem))
 
     found = jax.jit(jax.vmap(jammed))(jnp.asarray(free))
