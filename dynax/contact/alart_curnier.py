@@ -378,48 +378,88 @@ def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> 
     return lax.while_loop(on, lambda x: (x[0] + 1, newton(x[1])), (count, s))[1]
 
 
-@lru_cache(maxsize=512)
-def _solved(harder: int, rows: Parts | None, width: int, many: bool) -> Callable[..., Found]:
-    """The function `((), problem, before)`; `width` samples side by side; `many`: those that are not done go on without
-    the others."""
+def _ended(problem: Impact, end: Going) -> Found:
+    change = end.v - problem.free
+    remembered = Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses)
+    return Found(end.best, jnp.sqrt(end.unbalanced), end.gives, Eased(end.held, end.bounced), remembered)
 
-    begin = trailing(lambda _, problem, before: _newton(harder, rows, problem, before)[0])
+
+def _to_the_end(newton: Callable[[Going], Going], s: Going) -> Going:
+    return _some(newton, np.iinfo(np.int32).max, s)
+
+
+@lru_cache(maxsize=512)
+def _solved(harder: int, rows: Parts | None, width: int) -> Callable[..., Found]:
+    """The function `((), problem, before)`; `width` samples side by side."""
+
+    def alone(problem: Impact, before: Remembered | None) -> Found:
+        start, newton = _newton(harder, rows, problem, before)
+        return _ended(problem, _to_the_end(newton, start))
+
+    return trailing(
+        lambda _, problem, before: side_by_side(alone, problem.free.shape[1:], problem, before, width=width)
+    )
+
+
+@lru_cache(maxsize=512)
+def _first(harder: int, rows: Parts | None) -> Callable[..., Going]:
+    """The function `((), problem, before)`: where Newton's method begins, and of a batch the first steps."""
+
+    def core(_: tuple, problem: Impact, before: Remembered | None) -> Going:
+        start, newton = _newton(harder, rows, problem, before)
+        return _some(newton, FIRST, start) if _in_rounds(problem) else start
+
+    return trailing(core)
+
+
+@lru_cache(maxsize=512)
+def _others(harder: int, rows: Parts | None, width: int) -> Callable[..., Found]:
+    """The function `((), problem, going)`: all other steps, where those that are not done go on without the others,
+    `width` of them side by side."""
 
     @trailing
     def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
         return _some(_newton(harder, rows, problem)[1], most, s)
 
-    def alone(problem: Impact, before: Remembered | None) -> Going:
-        start, newton = _newton(harder, rows, problem, before)
-        return _some(newton, np.iinfo(np.int32).max, start)
+    def alone(problem: Impact, s: Going) -> Found:
+        return _ended(problem, _to_the_end(_newton(harder, rows, problem)[1], s))
 
-    def found(problem: Impact, end: Going) -> Found:
-        change = end.v - problem.free
-        remembered = Remembered(jnp.where(jnp.isfinite(change), change, 0.0), end.impulses)
-        return Found(end.best, jnp.sqrt(end.unbalanced), end.gives, Eased(end.held, end.bounced), remembered)
-
-    def core(_: tuple, problem: Impact, before: Remembered | None) -> Found:
+    def core(_: tuple, problem: Impact, going: Going) -> Found:
         batch = problem.free.shape[1:]
-        if not many or math.prod(batch) <= width or jax.default_backend() != "cpu":
-            return found(problem, side_by_side(alone, batch, problem, before, width=width))
+        if not _in_rounds(problem) or math.prod(batch) <= width:
+            return side_by_side(alone, batch, problem, going, width=width)
 
         def of_all(x: jax.Array) -> jax.Array:
             head = x.shape[: x.ndim - len(batch)]
             return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
 
-        problem, before = jax.tree.map(of_all, (problem, before))
-        start = jax.vmap(partial(begin, ()), in_axes=-1, out_axes=-1)(problem, before)
-        end = found(problem, in_rounds(partial(further, ()), FIRST, problem, start, width))
+        problem, going = jax.tree.map(of_all, (problem, going))
+        end = _ended(problem, in_rounds(partial(further, ()), FIRST + 1, problem, going, width))
         return jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *batch), end)
 
-    return trailing(core, tile=TOGETHER if many else None)
+    return trailing(core, tile=TOGETHER)
+
+
+def _in_rounds(problem: Impact) -> bool:
+    return problem.free.ndim > 1 and jax.default_backend() == "cpu"
+
+
+def many(contacts: int) -> bool:
+    """Whether samples do not wait for each other."""
+    return contacts > FEW
+
+
+def _width(problem: Impact) -> int:
+    width = width_of(2 * len(problem.free) ** 2, problem.free.dtype.itemsize)
+    return min(width, WAITING)
 
 
 def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered | None) -> Found:
-    numbers, size = len(problem.free) ** 2, problem.free.dtype.itemsize
-    many = len(problem.jacobian) > FEW
-    width = min(width_of(2 * numbers, size), WAITING) if many else width_of(numbers, size)
-    return _solved(harder, rows, width, many)((), problem, before)
+    if many(len(problem.jacobian)):
+        going = _first(harder, rows)((), problem, before)
+        return _others(harder, rows, _width(problem))((), problem, going)
+    width = width_of(len(problem.free) ** 2, problem.free.dtype.itemsize)
+    return _solved(harder, rows, width)((), problem, before)
 
 
 def after(problem: Impact, before: Remembered | None = None, *, as_given: bool = False) -> After:
@@ -442,6 +482,16 @@ def after(problem: Impact, before: Remembered | None = None, *, as_given: bool =
 def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None = None) -> Found:
     """The velocity after the step, without derivatives. `rows`: how its matrix falls into parts."""
     return _found(HARDER, rows, *lax.stop_gradient((problem, before)))
+
+
+def first_steps(problem: Impact, rows: Parts | None, before: Remembered | None) -> Going:
+    """Of many contacts what `solved` begins with: of a batch all that most samples take."""
+    return _first(HARDER, rows)((), *lax.stop_gradient((problem, before)))
+
+
+def other_steps(problem: Impact, rows: Parts | None, going: Going) -> Found:
+    """What `solved` gives, from there."""
+    return _others(HARDER, rows, _width(problem))((), *lax.stop_gradient((problem, going)))
 
 
 @trailing

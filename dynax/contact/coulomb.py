@@ -20,7 +20,8 @@ import numpy as np
 from dynax.compile.batching import trailing
 from dynax.contact.stop_rows import StopRows
 from dynax.linear.solve import solve_definite
-from dynax.linear.sums import by_terms, combined
+from dynax.linear.sums import across, combined
+from dynax.sweep.sums import summed
 
 
 class Impact(NamedTuple):
@@ -41,7 +42,7 @@ class Impact(NamedTuple):
     mobility: jax.Array
     """The velocity along the normal of a unit of impulse, shape `(k,)`."""
     friction: jax.Array
-    """Shape `(k,)`."""
+    """Of contacts, shape `(c,)`."""
     stops: StopRows
     """`J` of limits and other stops, which have a normal alone."""
     bounce: jax.Array | None = None
@@ -56,7 +57,7 @@ class Impact(NamedTuple):
 
     def local(self, v: jax.Array) -> jax.Array:
         """Velocities at contacts and stops, shape `(k, 3)`."""
-        of_contacts = combined(jnp.moveaxis(self.jacobian, 2, 0), v)
+        of_contacts = across(self.jacobian, v)
         return jnp.concatenate([of_contacts, along_normals(self.stops.times(v))])
 
     def beyond(self, v: jax.Array) -> jax.Array:
@@ -81,7 +82,7 @@ class Impact(NamedTuple):
 
 class Law(Protocol):
     """Of the impulses at contacts and stops, a pytree of its numbers; of velocities `u - u_hat`, shape `(k, 3)`, with
-    friction and compliance, shape `(k,)`, and trailing batch axes."""
+    compliance, shape `(k,)`, and friction of contacts, the first of them, shape `(c,)`; batch axes trail."""
 
     def impulses(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
         """Shape `(k, 3)`."""
@@ -99,7 +100,8 @@ class Coulomb(NamedTuple):
         return within(friction, -beyond / compliance[:, None])
 
     def stiffness(self, friction: jax.Array, compliance: jax.Array, beyond: jax.Array) -> jax.Array:
-        y = -beyond / compliance[:, None]
+        count, y = len(friction), -beyond / compliance[:, None]
+        pressing, y = jnp.where(y[:, 2] > 0, 1.0, 0.0), y[:count]
         length, pressed = length_along(y), y[:, 2] > 0
         most = friction * positive(y[:, 2])
         slides, some = _slides(most, length)
@@ -110,8 +112,9 @@ class Coulomb(NamedTuple):
         none, straight = jnp.zeros_like(x), jnp.where(slides, 1.0, 0.0)
         one = jnp.stack([along + straight * across * y * y, -straight * across * x * y, by_press * x], axis=1)
         other = jnp.stack([-straight * across * x * y, along + straight * across * x * x, by_press * y], axis=1)
-        last = jnp.stack([none, none, jnp.where(pressed, 1.0, 0.0)], axis=1)
-        return jnp.stack([one, other, last], axis=1) / compliance[:, None, None]
+        last = jnp.stack([none, none, pressing[:count]], axis=1)
+        own = jnp.stack([one, other, last], axis=1)
+        return jnp.concatenate([own, along_normals(along_normals(pressing[count:]))]) / compliance[:, None, None]
 
 
 def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
@@ -122,7 +125,7 @@ def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
 @trailing
 def _along(_: tuple, rows: jax.Array, changes: jax.Array) -> jax.Array:
     """Of rows `(l, n)` and columns `(n, l)`, each by its own."""
-    return by_terms(jnp.moveaxis(rows, 1, 0), changes)
+    return summed(rows * jnp.moveaxis(changes, 1, 0))
 
 
 def along_normals(x: jax.Array) -> jax.Array:
@@ -132,11 +135,13 @@ def along_normals(x: jax.Array) -> jax.Array:
 
 def within(friction: jax.Array, y: jax.Array) -> jax.Array:
     """`y`, shape `(k, 3)`, as friction lets it."""
-    press, length = positive(y[:, 2]), length_along(y)
-    most = friction * press
-    slides, some = _slides(most, length)
+    count, press = len(friction), positive(y[:, 2])
+    y = y[:count]
+    most = friction * press[:count]
+    slides, some = _slides(most, length_along(y))
     part = jnp.where(slides, most / some, 1.0)
-    return jnp.stack([part * y[:, 0], part * y[:, 1], press], axis=1)
+    own = jnp.stack([part * y[:, 0], part * y[:, 1], press[:count]], axis=1)
+    return jnp.concatenate([own, along_normals(press[count:])])
 
 
 def positive(x: jax.Array) -> jax.Array:

@@ -26,7 +26,7 @@ from jax import lax
 from dynax.compile.batching import trailing
 from dynax.contact.alart_curnier import ENOUGH, FALL, LEFT, NEAR
 from dynax.contact.balance import solution
-from dynax.contact.coulomb import Coulomb, Impact, forces
+from dynax.contact.coulomb import Coulomb, Impact, along_normals, forces
 from dynax.contact.grouping import Parts
 from dynax.linear.each import side_by_side, width_of
 from dynax.linear.sums import combined
@@ -73,22 +73,25 @@ class Relaxed(NamedTuple):
 
 
 def _impulses(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
-    press = _press(kappa, compliance, u[:, 2])
-    square = (friction * press) ** 2
+    count, press = len(friction), _press(kappa, compliance, u[:, 2])
+    u, square = u[:count], (friction * press[:count]) ** 2
     drag = square / jnp.sqrt(square * (u[:, 0] ** 2 + u[:, 1] ** 2) + kappa * kappa)
-    return jnp.stack([-drag * u[:, 0], -drag * u[:, 1], press], axis=1)
+    own = jnp.stack([-drag * u[:, 0], -drag * u[:, 1], press[:count]], axis=1)
+    return jnp.concatenate([own, along_normals(press[count:])])
 
 
 def _stiffness(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
-    x, y, away = u[:, 0], u[:, 1], u[:, 2]
+    count, away = len(friction), u[:, 2]
     press = _press(kappa, compliance, away)
     soft = press / jnp.sqrt(away * away + 4.0 * compliance * kappa)  # -d press / d away
+    of_stops = along_normals(along_normals(soft[count:]))
+    x, y, press, soft = u[:count, 0], u[:count, 1], press[:count], soft[:count]
     square = (friction * press) ** 2
     root = jnp.sqrt(square * (x * x + y * y) + kappa * kappa)
     drag, none = square / root, jnp.zeros_like(x)
     bend = drag * drag / root  # -2 d drag / d |u_t|^2
     by_press = friction**2 * press * soft * (1.0 + (kappa / root) ** 2) / root  # -d drag / d away
-    return jnp.stack(
+    own = jnp.stack(
         [
             jnp.stack([drag - bend * x * x, -bend * x * y, -by_press * x], axis=1),
             jnp.stack([-bend * x * y, drag - bend * y * y, -by_press * y], axis=1),
@@ -96,6 +99,7 @@ def _stiffness(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: 
         ],
         axis=1,
     )
+    return jnp.concatenate([own, of_stops])
 
 
 def _press(kappa: jax.Array, compliance: jax.Array, away: jax.Array) -> jax.Array:
@@ -114,16 +118,23 @@ class Point(NamedTuple):
 
 def nearest(kappa: jax.Array, rho: jax.Array, problem: Impact, impulses: jax.Array, u: jax.Array) -> Point:
     """That with the same `z`."""
-    z, pressed, count = impulses[:, :2] - rho[:, None] * u[:, :2], impulses[:, 2], len(problem.jacobian)
+    pressed, count = impulses[:, 2], len(problem.friction)
     press = _press(kappa, 1.0 / rho, u[:, 2] + (problem.compliance - 1.0 / rho) * pressed)
-    rounding = jnp.finfo(u.dtype).eps
-    most = jnp.maximum(problem.friction * press, jnp.sqrt(rounding * rho * kappa))  # without friction it is none
-    b = rho * kappa / (most * most)
-    long = jnp.sqrt(jnp.sum(z * z, axis=1)) / most
-    h = jnp.concatenate([_cosine(b[:count], long[:count]), jnp.ones_like(long[count:])])  # stops press alone
-    along, slip = (h / (h + b))[:, None] * z, -(b / (h + b) / rho)[:, None] * z
     away = kappa / press - problem.compliance * press
-    return Point(*(jnp.concatenate([x, y[:, None]], axis=1) for x, y in ((along, press), (slip, away))))
+    own, z = rho[:count], impulses[:count, :2] - rho[:count, None] * u[:count, :2]
+    rounding = jnp.finfo(u.dtype).eps
+    most = jnp.maximum(
+        problem.friction * press[:count], jnp.sqrt(rounding * own * kappa)
+    )  # without friction it is none
+    b = own * kappa / (most * most)
+    h = _cosine(b, jnp.sqrt(jnp.sum(z * z, axis=1)) / most)
+    along, slip = (h / (h + b))[:, None] * z, -(b / (h + b) / own)[:, None] * z
+
+    def rows(rubbing: jax.Array, pressing: jax.Array) -> jax.Array:
+        of_contacts = jnp.concatenate([rubbing, pressing[:count, None]], axis=1)
+        return jnp.concatenate([of_contacts, along_normals(pressing[count:])])
+
+    return Point(rows(along, press), rows(slip, away))
 
 
 def _cosine(b: jax.Array, z: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.contact.coulomb import Impact, length_along
+from dynax.contact.coulomb import Impact, along_normals, length_along
 
 
 class Rounded(NamedTuple):
@@ -44,22 +44,26 @@ class Secant(NamedTuple):
 
 def rounded(friction: jax.Array, z: jax.Array, kappa: jax.Array) -> jax.Array:
     """`P(z)`."""
-    press, length = Rounded.of(z[:, 2], kappa).value, length_along(z)
-    most = friction * press
-    part = most / (most + Rounded.of(length - most, kappa).value)
-    return jnp.stack([part * z[:, 0], part * z[:, 1], press], axis=1)
+    count, press = len(friction), Rounded.of(z[:, 2], kappa).value
+    z, most = z[:count], friction * press[:count]
+    part = most / (most + Rounded.of(length_along(z) - most, kappa[:count]).value)
+    own = jnp.stack([part * z[:, 0], part * z[:, 1], press[:count]], axis=1)
+    return jnp.concatenate([own, along_normals(press[count:])])
 
 
 def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> Secant:
     """Of `P` linearised at `z`, solved for `gamma`: in the direction of `z` along the surface (l), across it (c), and
     along the normal (n). What is one less something is written so that no digits cancel."""
     give = rho * problem.compliance
-    normal, length = Rounded.of(z[:, 2], kappa), length_along(z)
+    normal = Rounded.of(z[:, 2], kappa)
     press, slope = normal.value, normal.slope
     rest = normal.other / (press + normal.other) + give * slope
     k_n, o_n = rho * slope / rest, (press - slope * z[:, 2]) / rest
 
-    most = problem.friction * press
+    count = len(problem.friction)
+    of_stops = along_normals(o_n[count:]), along_normals(along_normals(k_n[count:]))
+    z, kappa, rho, give, press, slope, k_n, o_n = (x[:count] for x in (z, kappa, rho, give, press, slope, k_n, o_n))
+    length, most = length_along(z), problem.friction * press
     edge = Rounded.of(length - most, kappa)
     size = most + edge.value
     part, slides, sticks = most / size, edge.slope, edge.other / (edge.value + edge.other)
@@ -80,4 +84,5 @@ def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> S
         [mixed, k_l * y * y + k_c * x * x, k_ln * y],
         [none, none, k_n],
     ]
-    return Secant(jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1))
+    own = jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1)
+    return Secant(*(jnp.concatenate(x) for x in zip(own, of_stops, strict=True)))

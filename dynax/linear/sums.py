@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from dynax.sweep.scan import scan
+from dynax.sweep.sums import WRITTEN_OUT, summed
 
 
 def by_terms(rows: jax.Array, x: jax.Array) -> jax.Array:
@@ -28,6 +29,13 @@ def _rate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (rows, x), (drows, dx) = primals, tangents
     x_beside, dx_beside = (y.reshape(len(y), *(1,) * (rows.ndim - y.ndim), *y.shape[1:]) for y in (x, dx))
     return combined(rows, x), jnp.sum(drows * x_beside + rows * dx_beside, axis=0)
+
+
+def across(rows: jax.Array, x: jax.Array) -> jax.Array:
+    """`sum_k rows[..., k] x[k]`, of rows `(..., n, *batch)` and `(n, *batch)`, as one formula for up to so many terms
+    that no loop has to read and write the sums: half of the time of a loop, or less."""
+    axis = rows.ndim - x.ndim
+    return summed(rows * x, axis) if len(x) <= WRITTEN_OUT else combined(jnp.moveaxis(rows, axis, 0), x)
 
 
 def outer_products(left: jax.Array, right: jax.Array) -> jax.Array:

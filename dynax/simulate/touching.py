@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import FEW, Remembered, after
+from dynax.contact.alart_curnier import Remembered, after, many
 from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import FeltFrom, RelaxedBy, Surrogate, after_as
@@ -108,8 +108,8 @@ class Touching(AbstractStepper):
             free = axes.begun(free, 0.5 * (v + free))
             chosen = problem(scene, numbers, q, at, v, free, inertia, axes, dt)
         elif closed_form(model) and touching:
-            many = min(len(scene.candidates), numbers.most) > FEW  # as many as take part
-            return step_of_tree(numbers, many)(scene, q, v, tau, dt, before, surrogate).touched
+            count = min(len(scene.candidates), numbers.most)  # as many as take part
+            return step_of_tree(numbers, many(count))(scene, q, v, tau, dt, before, surrogate).touched
         else:
             (stiff, force), own = SemiImplicitEuler().evaluated(model, q, v, tau, dt)
             own = accelerations(stiff, q, v, force, 0.5 * dt, own)

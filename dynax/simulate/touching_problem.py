@@ -40,7 +40,7 @@ from dynax.contact.shapes import EZ, Sphere, unit
 from dynax.contact.stop_rows import StopRows
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
-from dynax.linear.sums import by_terms
+from dynax.linear.sums import across
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 from dynax.spatial import Transform
@@ -110,7 +110,6 @@ def problem(
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
     relaxation = jnp.asarray(numbers.relaxation, q.dtype)
     apart, bounce = _target((), jacobian[:, 2], stops, v, free, gap, *bend, bounce, dt, relaxation)
-    friction = jnp.concatenate([friction, jnp.zeros_like(ends.gap)])
     target = along_normals(apart + bounce)
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
@@ -187,7 +186,7 @@ def _target(
 ) -> tuple[jax.Array, jax.Array]:
     """The normal velocities at which there is no force, shape `(k,)`, of velocities before and without contact, where
     nothing bounces; and what is more where something does."""
-    before, coming = (jnp.concatenate([by_terms(jnp.moveaxis(normals, 1, 0), x), stops.times(x)]) for x in (v, free))
+    before, coming = (jnp.concatenate([across(normals, x), stops.times(x)]) for x in (v, free))
     # Where turning brings nothing nearer the limits are one, at which half of a slope would be felt.
     nearer = jnp.where(most > 0, jnp.clip(gap + dt * before - end, 0.0, most), 0.0)
     overlap = gap < 0

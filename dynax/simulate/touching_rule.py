@@ -33,7 +33,7 @@ from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.derivatives.rule import full
 from dynax.linear.each import each
 from dynax.linear.solve import eliminated, solve_rows
-from dynax.linear.sums import by_terms
+from dynax.linear.sums import across, by_terms
 from dynax.simulate.turning import Turning, begun_rows
 
 
@@ -113,7 +113,7 @@ class _Given(NamedTuple):
 
     def along(self, j: jax.Array, stops: StopRows, v: jax.Array) -> jax.Array:
         """`J v`."""
-        return jnp.concatenate([by_terms(jnp.moveaxis(j, 2, 0), v), along_normals(stops.times(v))])
+        return jnp.concatenate([across(j, v), along_normals(stops.times(v))])
 
     def impulses(self, u: jax.Array, target: jax.Array, friction: jax.Array, law: Law) -> jax.Array:
         return law.impulses(friction, self.compliance, u - target)

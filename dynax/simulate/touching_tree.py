@@ -19,9 +19,18 @@ from jax import lax
 
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
-from dynax.contact.alart_curnier import TOGETHER, After, Found, Remembered, solved, told
+from dynax.contact.alart_curnier import (
+    TOGETHER,
+    After,
+    Found,
+    Going,
+    Remembered,
+    first_steps,
+    other_steps,
+    solved,
+    told,
+)
 from dynax.contact.coulomb import Coulomb, Impact, Law
-from dynax.contact.grouping import Parts
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import Surrogate, differentiated_as
@@ -40,10 +49,6 @@ class Solved(NamedTuple):
 
     stepped: Stepped
     found: Found
-
-    @classmethod
-    def of(cls, stepped: Stepped, problem: Impact, rows: Parts | None, before: Remembered | None) -> Solved:
-        return cls(stepped, solved(problem, rows, before))
 
 
 class Step(NamedTuple):
@@ -81,14 +86,19 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
     def found(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
         stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
-        known = Solved.of(stepped, chosen.problem, chosen.branches, of_chosen(chosen, before))
+        known = Solved(stepped, solved(chosen.problem, chosen.branches, of_chosen(chosen, before)))
         return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
     def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
-        rows = branches_of_step(scene, numbers)
-        stepped, chosen, axes = by_samples(lambda *x: _without_rows(asked_from(*x)))(scene, q, v, tau, dt)
-        parts = parts_of_step(scene, numbers)
-        known = Solved.of(stepped, chosen.problem, parts, of_chosen(chosen, before))
+        rows, parts = branches_of_step(scene, numbers), parts_of_step(scene, numbers)
+
+        def first(scene: Scene, q, v, tau, dt, before: Remembered | None) -> tuple[Stepped, Chosen, Turning, Going]:
+            stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
+            going = first_steps(chosen.problem, parts, of_chosen(chosen, before))
+            return stepped, chosen._replace(branches=None), axes, going  # arrays alone
+
+        stepped, chosen, axes, going = by_samples(first)(scene, q, v, tau, dt, before)
+        known = Solved(stepped, other_steps(chosen.problem, parts, going))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
             return _ended(scene, (q, v, tau, dt), chosen._replace(branches=rows), axes, known)
@@ -102,11 +112,6 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
         return _ended(scene, (q, v, tau, dt), chosen, axes, known.solved, other)
 
     return by_samples(found_together, again=again, tile=TOGETHER) if many else by_samples(found, again=again)
-
-
-def _without_rows(parts: tuple[Stepped, Chosen, Turning]) -> tuple[Stepped, Chosen, Turning]:
-    """As a result of a function of a batch, which has arrays alone."""
-    return parts[0], parts[1]._replace(branches=None), parts[2]
 
 
 def _asked(

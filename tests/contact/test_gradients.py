@@ -250,7 +250,6 @@ import resource
 import jax
 import jax.numpy as jnp
 from dynax.contact.motion import _rows
-from dynax.contact.stop_rows import StopRows
 
 resource.setrlimit(resource.RLIMIT_DATA, (6_000_000_000, 6_000_000_000))
 grad = jax.jit(jax.grad(lambda signs, *x: jnp.sum(_rows(signs, *x) ** 2), argnums=(1, 2, 3, 4, 5)))
