@@ -61,7 +61,7 @@ class StopRows:
     def dense(self) -> jax.Array:
         """Shape `(l, nv)`."""
         n = self.rows.shape[1]
-        ones = np.eye(n)[np.array(self.freedoms, int)].reshape(-1, n, *[1] * (self.signs.ndim - 1))
+        ones = np.eye(n)[np.array(self.freedoms, int)].reshape(len(self.freedoms), n, *[1] * (self.signs.ndim - 1))
         return jnp.concatenate([self.signs[:, None] * ones.astype(self.rows.dtype), self.rows])
 
 
