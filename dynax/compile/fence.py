@@ -29,8 +29,8 @@ def apart(a: jax.Array) -> jax.Array:
 
 
 def computed(tree: T) -> T:
-    """The same arrays, each in a kernel of its own also where there are several, and so are what is handed back for
-    them: what a derivative looks up in several places is found once."""
+    """The same arrays, and what a derivative hands back for them: on a CPU each in a kernel of its own, also outside of
+    others. What is looked up in several places is then found once."""
     return jax.tree.map(lambda a: line.bind(a, called=True) if a.ndim and a.size else a, tree)
 
 

@@ -114,7 +114,7 @@ class Coulomb(NamedTuple):
         other = jnp.stack([-straight * across * x * y, along + straight * across * x * x, by_press * y], axis=1)
         last = jnp.stack([none, none, pressing[:count]], axis=1)
         own = jnp.stack([one, other, last], axis=1)
-        return jnp.concatenate([own, along_normals(along_normals(pressing[count:]))]) / compliance[:, None, None]
+        return and_stops(own, pressing) / compliance[:, None, None]
 
 
 def mobilities(inertia: jax.Array, rows: jax.Array) -> jax.Array:
@@ -133,6 +133,14 @@ def along_normals(x: jax.Array) -> jax.Array:
     return jnp.stack([jnp.zeros_like(x), jnp.zeros_like(x), x], axis=1)
 
 
+def and_stops(contacts: jax.Array, pressing: jax.Array) -> jax.Array:
+    """Vectors `(c, 3)` or matrices `(c, 3, 3)` of contacts, and those of stops, which press alone: of `pressing`, shape
+    `(k,)`, the part along normals of all of them."""
+    of_stops = along_normals(pressing[len(contacts) :])
+    matrices = contacts.ndim > pressing.ndim + 1
+    return jnp.concatenate([contacts, along_normals(of_stops) if matrices else of_stops])
+
+
 def within(friction: jax.Array, y: jax.Array) -> jax.Array:
     """`y`, shape `(k, 3)`, as friction lets it."""
     count, press = len(friction), positive(y[:, 2])
@@ -141,7 +149,7 @@ def within(friction: jax.Array, y: jax.Array) -> jax.Array:
     slides, some = _slides(most, length_along(y))
     part = jnp.where(slides, most / some, 1.0)
     own = jnp.stack([part * y[:, 0], part * y[:, 1], press[:count]], axis=1)
-    return jnp.concatenate([own, along_normals(press[count:])])
+    return and_stops(own, press)
 
 
 def positive(x: jax.Array) -> jax.Array:

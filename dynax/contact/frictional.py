@@ -22,13 +22,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import LEFT, UNSOLVED, After, after
+from dynax.contact.alart_curnier import LEFT, UNSOLVED
 from dynax.contact.coulomb import Impact, mobilities
 from dynax.contact.course import struck
 from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows
 from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus
 from dynax.contact.scene import Scene
+from dynax.contact.solving import After, after
 from dynax.contact.stop_rows import StopRows
 from dynax.linear.pseudo_inverse import pseudo_inverse
 from dynax.linear.solve import solve

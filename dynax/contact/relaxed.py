@@ -26,7 +26,7 @@ from jax import lax
 from dynax.compile.batching import trailing
 from dynax.contact.alart_curnier import ENOUGH, FALL, LEFT, NEAR
 from dynax.contact.balance import solution
-from dynax.contact.coulomb import Coulomb, Impact, along_normals, forces
+from dynax.contact.coulomb import Coulomb, Impact, and_stops, forces
 from dynax.contact.grouping import Parts
 from dynax.linear.each import side_by_side, width_of
 from dynax.linear.sums import combined
@@ -76,16 +76,14 @@ def _impulses(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: j
     count, press = len(friction), _press(kappa, compliance, u[:, 2])
     u, square = u[:count], (friction * press[:count]) ** 2
     drag = square / jnp.sqrt(square * (u[:, 0] ** 2 + u[:, 1] ** 2) + kappa * kappa)
-    own = jnp.stack([-drag * u[:, 0], -drag * u[:, 1], press[:count]], axis=1)
-    return jnp.concatenate([own, along_normals(press[count:])])
+    return and_stops(jnp.stack([-drag * u[:, 0], -drag * u[:, 1], press[:count]], axis=1), press)
 
 
 def _stiffness(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: jax.Array) -> jax.Array:
     count, away = len(friction), u[:, 2]
     press = _press(kappa, compliance, away)
     soft = press / jnp.sqrt(away * away + 4.0 * compliance * kappa)  # -d press / d away
-    of_stops = along_normals(along_normals(soft[count:]))
-    x, y, press, soft = u[:count, 0], u[:count, 1], press[:count], soft[:count]
+    pressing, (x, y), press, soft = soft, (u[:count, 0], u[:count, 1]), press[:count], soft[:count]
     square = (friction * press) ** 2
     root = jnp.sqrt(square * (x * x + y * y) + kappa * kappa)
     drag, none = square / root, jnp.zeros_like(x)
@@ -99,7 +97,7 @@ def _stiffness(kappa: jax.Array, friction: jax.Array, compliance: jax.Array, u: 
         ],
         axis=1,
     )
-    return jnp.concatenate([own, of_stops])
+    return and_stops(own, pressing)
 
 
 def _press(kappa: jax.Array, compliance: jax.Array, away: jax.Array) -> jax.Array:
@@ -123,16 +121,14 @@ def nearest(kappa: jax.Array, rho: jax.Array, problem: Impact, impulses: jax.Arr
     away = kappa / press - problem.compliance * press
     own, z = rho[:count], impulses[:count, :2] - rho[:count, None] * u[:count, :2]
     rounding = jnp.finfo(u.dtype).eps
-    most = jnp.maximum(
-        problem.friction * press[:count], jnp.sqrt(rounding * own * kappa)
-    )  # without friction it is none
+    some = jnp.sqrt(rounding * own * kappa)  # without friction it is none
+    most = jnp.maximum(problem.friction * press[:count], some)
     b = own * kappa / (most * most)
     h = _cosine(b, jnp.sqrt(jnp.sum(z * z, axis=1)) / most)
     along, slip = (h / (h + b))[:, None] * z, -(b / (h + b) / own)[:, None] * z
 
     def rows(rubbing: jax.Array, pressing: jax.Array) -> jax.Array:
-        of_contacts = jnp.concatenate([rubbing, pressing[:count, None]], axis=1)
-        return jnp.concatenate([of_contacts, along_normals(pressing[count:])])
+        return and_stops(jnp.concatenate([rubbing, pressing[:count, None]], axis=1), pressing)
 
     return Point(rows(along, press), rows(slip, away))
 

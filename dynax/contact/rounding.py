@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dynax.contact.coulomb import Impact, along_normals, length_along
+from dynax.contact.coulomb import Impact, and_stops, length_along
 
 
 class Rounded(NamedTuple):
@@ -48,7 +48,7 @@ def rounded(friction: jax.Array, z: jax.Array, kappa: jax.Array) -> jax.Array:
     z, most = z[:count], friction * press[:count]
     part = most / (most + Rounded.of(length_along(z) - most, kappa[:count]).value)
     own = jnp.stack([part * z[:, 0], part * z[:, 1], press[:count]], axis=1)
-    return jnp.concatenate([own, along_normals(press[count:])])
+    return and_stops(own, press)
 
 
 def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> Secant:
@@ -61,7 +61,7 @@ def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> S
     k_n, o_n = rho * slope / rest, (press - slope * z[:, 2]) / rest
 
     count = len(problem.friction)
-    of_stops = along_normals(o_n[count:]), along_normals(along_normals(k_n[count:]))
+    pressing = o_n, k_n
     z, kappa, rho, give, press, slope, k_n, o_n = (x[:count] for x in (z, kappa, rho, give, press, slope, k_n, o_n))
     length, most = length_along(z), problem.friction * press
     edge = Rounded.of(length - most, kappa)
@@ -85,4 +85,4 @@ def secant(problem: Impact, z: jax.Array, kappa: jax.Array, rho: jax.Array) -> S
         [none, none, k_n],
     ]
     own = jnp.stack([o_l * x, o_l * y, o_n], axis=1), jnp.stack([jnp.stack(r, axis=1) for r in rows], axis=1)
-    return Secant(*(jnp.concatenate(x) for x in zip(own, of_stops, strict=True)))
+    return Secant(*map(and_stops, own, pressing))

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import After, after
 from dynax.contact.complementarity import ComplementarityStatus
 from dynax.contact.coulomb import Impact, length_along
 from dynax.contact.frictional import SEQUENTIAL, STIFF, TOGETHER, balanced
@@ -32,6 +31,7 @@ from dynax.contact.placing import placed
 from dynax.contact.rigid import ImpactStatus, gaps_at
 from dynax.contact.scene import Scene
 from dynax.contact.sets import LEAST, SLOW, Settled, onto_surfaces, pressing, remainder, spanning
+from dynax.contact.solving import After, after
 from dynax.contact.stop_rows import StopRows
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.linear.pseudo_inverse import pseudo_inverse

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.alart_curnier import After, Remembered, after
+from dynax.contact.alart_curnier import Remembered
 from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Coulomb, Impact, Law, along_normals
 from dynax.contact.grouping import Parts
 from dynax.contact.relaxed import relaxed
+from dynax.contact.solving import After, after
 
 
 class Surrogate(Protocol):

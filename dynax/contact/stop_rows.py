@@ -37,9 +37,6 @@ class StopRows:
     def __len__(self) -> int:
         return len(self.freedoms) + len(self.rows)
 
-    def stops_of(self, freedoms: np.ndarray) -> np.ndarray:
-        return stops_of(self.freedoms, freedoms)
-
     def times(self, v: jax.Array) -> jax.Array:
         """`J v`, shape `(l,)`."""
         own = self.signs * take_rows(v, np.array(self.freedoms, int))
@@ -48,7 +45,7 @@ class StopRows:
     def push(self, forces: jax.Array) -> jax.Array:
         """`J^T f`."""
         count, n = len(self.freedoms), self.rows.shape[1]
-        own = take_rows(self.signs * forces[:count], self.stops_of(np.arange(n)))
+        own = take_rows(self.signs * forces[:count], stops_of(self.freedoms, np.arange(n)))
         return own + combined(self.rows, forces[count:, None]) if len(self.rows) else own
 
     def by_entries(self, f: jax.Array, x: jax.Array, g: jax.Array, y: jax.Array) -> StopRows:

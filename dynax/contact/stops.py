@@ -71,12 +71,12 @@ def _limits(scene: Scene, q: jax.Array) -> Stops:
     gap = jnp.where(jnp.isfinite(gap), gap, FAR)
     sign = jnp.where(lower, 1.0, -1.0).astype(q.dtype)
     freedoms = single_freedoms(tree, scene.limited)
-    if len(freedoms) == len(sign) and isinstance(scene.model, Model):
-        return Stops(gap, sign, StopRows(freedoms, sign, jnp.zeros((0, tree.nv), q.dtype)))
     if len(freedoms) == len(sign):
-        rates = np.eye(tree.nv, dtype=q.dtype)[np.array(freedoms, int)]
-    else:
-        rates = jax.vmap(lambda v: configuration_rate(tree, at, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
+        rows = StopRows(freedoms, sign, jnp.zeros((0, tree.nv), q.dtype))
+        return Stops(
+            gap, sign, rows if isinstance(scene.model, Model) else StopRows.whole(by_model(scene, q, rows.dense))
+        )
+    rates = jax.vmap(lambda v: configuration_rate(tree, at, v)[place], out_axes=1)(jnp.eye(tree.nv, dtype=q.dtype))
     return Stops(gap, sign, StopRows.whole(sign[:, None] * by_model(scene, q, rates)))
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from jax import lax
 
 from dynax.algorithms.crba import mass_matrix
-from dynax.contact.alart_curnier import Remembered, after, many
+from dynax.contact.alart_curnier import Remembered
 from dynax.contact.placing import placed
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import FeltFrom, RelaxedBy, Surrogate, after_as
+from dynax.contact.solving import after, many
 from dynax.derivatives.mean_velocity import accelerations
 from dynax.derivatives.rule import closed_form
 from dynax.model import Model

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, After, Remembered
+from dynax.contact.alart_curnier import LEFT, TOO_MUCH, UNSOLVED, Remembered
 from dynax.contact.scene import Scene
+from dynax.contact.solving import After
 from dynax.simulate.touching_problem import Chosen
 from dynax.simulate.trajectory import TouchReport, TouchStatus
 from dynax.simulate.turning import Turning

@@ -19,21 +19,12 @@ from jax import lax
 
 from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
-from dynax.contact.alart_curnier import (
-    TOGETHER,
-    After,
-    Found,
-    Going,
-    Remembered,
-    first_steps,
-    other_steps,
-    solved,
-    told,
-)
+from dynax.contact.alart_curnier import Going, Remembered
 from dynax.contact.coulomb import Coulomb, Impact, Law
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import Surrogate, differentiated_as
+from dynax.contact.solving import TOGETHER, After, Found, first_steps, other_steps, solved, told
 from dynax.model import Model
 from dynax.simulate.euler import SemiImplicitEuler
 from dynax.simulate.friction import Stepped, kick, law

@@ -11,11 +11,10 @@ import pytest
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact import alart_curnier
-from dynax.contact.alart_curnier import solved
 from dynax.contact.branching import mobilities_of, rows_of
 from dynax.contact.coulomb import mobilities
 from dynax.contact.placing import placed
+from dynax.contact.solving import FEW, solved
 from dynax.linear.branches import branches_of
 from dynax.linear.each import in_rounds
 from dynax.simulate import touching_problem
@@ -267,7 +266,7 @@ def test_steps_of_many_contacts_do_not_depend_on_the_others(gradient):
     builder.body("box", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.2, 0.2, 0.2), mass=1.0))
     box = c.Collider("box", c.Box((0.1, 0.1, 0.1)), material=c.Material(friction=0.5))
     scene = c.scene(builder.build(), [c.Collider("world", c.Plane()), box])
-    assert len(scene.candidates) > alart_curnier.FEW
+    assert len(scene.candidates) > FEW
     rng, size = np.random.default_rng(6), 200
     q = np.tile(dx.neutral(scene.model), (size, 1))
     q[:, 2] = rng.uniform(0.098, 0.101, size=size)

@@ -15,10 +15,10 @@ from scipy.stats import norm
 
 import dynax as dx
 from dynax import contact as c
-from dynax.contact.alart_curnier import after
 from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Impact, unbalanced
 from dynax.contact.relaxed import relaxed
+from dynax.contact.solving import after
 from dynax.contact.stop_rows import StopRows
 from dynax.simulate import Bundle, Exact, FromDistance, Smoothed, Touching, touching
 

@@ -13,9 +13,9 @@ import pytest
 import dynax as dx
 from dynax import contact as c
 from dynax.contact import alart_curnier
-from dynax.contact.alart_curnier import after
 from dynax.contact.coulomb import Impact
 from dynax.contact.motion import candidate_materials
+from dynax.contact.solving import after
 from dynax.contact.stop_rows import StopRows
 from dynax.simulate import Exact, FromDistance, Smoothed, Touching, TouchStatus
 
@@ -627,7 +627,7 @@ def test_few_begin_again_where_corners_slide_slowly(rng):
     each had to come nearer to the law, 113 of 300 came to no end but with kinks that are rounded."""
 
     def attempts(problem):
-        begin, newton = alart_curnier._newton(alart_curnier.HARDER, None, problem)
+        begin, newton = alart_curnier.newtons_method(alart_curnier.HARDER, None, problem)
         return jax.lax.while_loop(lambda s: ~s.done, newton, begin).attempt
 
     assert np.sum(jax.jit(jax.vmap(attempts))(plates(rng)) > alart_curnier.COLD) < 15
@@ -646,7 +646,7 @@ def test_what_goes_on_is_solved_sooner(rng):
     later = problem._replace(free=free)
 
     def steps(problem, before):
-        begin, newton = alart_curnier._newton(alart_curnier.HARDER, None, problem, before)
+        begin, newton = alart_curnier.newtons_method(alart_curnier.HARDER, None, problem, before)
         return jax.lax.while_loop(lambda x: ~x[0].done, lambda x: (newton(x[0]), x[1] + 1), (begin, 0))
 
     (cold, many), (warm, few) = (jax.jit(jax.vmap(steps))(later, own) for own in (None, before))
@@ -667,7 +667,7 @@ def test_what_is_remembered_in_vain_is_forgotten(rng):
     other = jax.tree.map(lambda x: jnp.roll(x, 1, 0), jax.jit(jax.vmap(after))(problem).remembered)
 
     def attempts(problem, before):
-        begin, newton = alart_curnier._newton(alart_curnier.HARDER, None, problem, before)
+        begin, newton = alart_curnier.newtons_method(alart_curnier.HARDER, None, problem, before)
         return jax.lax.while_loop(lambda s: ~s.done, newton, begin).attempt
 
     warm, cold = (jax.jit(jax.vmap(attempts))(problem, before) for before in (other, None))
