@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from dynax.compile.batching import trailing
@@ -22,7 +21,7 @@ from dynax.contact.alart_curnier import HARDER, Going, Remembered, newtons_metho
 from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Coulomb, Impact
 from dynax.contact.grouping import Parts
-from dynax.linear.each import in_rounds, side_by_side, width_of
+from dynax.linear.each import ALL, in_rounds, side_by_side, width_of
 
 FEW = 6
 """Contacts up to which samples wait for each other, in one program instead of two: a quadruped's step is as fast either
@@ -98,7 +97,7 @@ def _ended(problem: Impact, end: Going) -> Found:
 
 
 def _to_the_end(newton: Callable[[Going], Going], s: Going) -> Going:
-    return _some(newton, np.iinfo(np.int32).max, s)
+    return _some(newton, ALL, s)
 
 
 @lru_cache(maxsize=512)

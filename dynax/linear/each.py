@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dynax.compile.tiles import CROWDED, LANES, by_tiles
@@ -16,6 +17,12 @@ from dynax.compile.tiles import CROWDED, LANES, by_tiles
 SIDE_BY_SIDE = 48
 """Samples: with 16 the compiler makes no vectors of some loops (18 by 18: 2.7 us and 1.0 us for an elimination), with
 32 less of them (a step of Newton's method of 27 freedoms: 5.2 us, and 3.5 us with 48)."""
+
+ALONE = 24
+"""Samples up to which what is left of a round is taken one by one: a step of Newton's method of a humanoid takes 6 us of
+one alone, 80 of 16 and 95 of 48; of a Panda with a cube 5, 50 and 71."""
+ALL = np.iinfo(np.int32).max
+"""Steps: until it is done."""
 
 IN_CACHE = 2**18
 """Bytes of a matrix of all that are side by side: a quadruped's step takes 6.9 us by 32, 5.5 by 64, 4.7 by 128, which
@@ -87,12 +94,10 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
 
     Each round, of one step more than the one before, takes those that are not done, `width` side by side: they are
     looked for wherever they are, so that none waits for another that takes much longer. A few that are left of a round
-    are taken `LANES` side by side: a step of Newton's method takes 84 us of 16 samples, 135 of 48 and 197 of 80. (Of
-    one alone 11.5, but it may be rounded in another way than among others.)
+    are taken to their end, each alone and without a batch axis, where it is rounded in another way than among others.
     """
     size = state.done.shape[-1]
     width = min(width, size)
-    few = width // 2 // LANES * LANES
 
     def turned(x: Any, source: int, to: int) -> Any:
         return jax.tree.map(lambda x: jnp.moveaxis(x, source, to), x)
@@ -103,19 +108,21 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
         most, state = carry
         # Those not done first: to sort numbers takes a twentieth of what it takes to sort flags with their places.
         order, count = jnp.sort(jnp.arange(size) + size * state.done) % size, jnp.sum(~state.done)
+        wide = jnp.maximum(count + width - 1 - ALONE, 0) // width
 
-        def some(first: jax.Array | int, width: int, k: jax.Array, state: Any) -> Any:
-            at = lax.dynamic_slice_in_dim(order, jnp.minimum(first + k * width, size - width), width)
+        def some(k: jax.Array, state: Any) -> Any:
+            at = lax.dynamic_slice_in_dim(order, jnp.minimum(k * width, size - width), width)
             own = jax.tree.map(lambda x: jnp.take(x, at, axis=0, mode="clip"), (given, state))
             own = turned(advance(most, *turned(own, 0, -1)), -1, 0)
             return jax.tree.map(lambda x, new: x.at[at].set(new, mode="clip", unique_indices=True), state, own)
 
-        wide = (count + width - 1 - few) // width
-        state = lax.fori_loop(0, wide, partial(some, 0, width), state)
-        if few:
-            narrow = (count - wide * width + LANES - 1) // LANES
-            state = lax.fori_loop(0, narrow, partial(some, wide * width, LANES), state)
-        return most + 1, state
+        def one(k: jax.Array, state: Any) -> Any:
+            own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, order[k], keepdims=False), (given, state))
+            own = advance(ALL, *own)
+            return jax.tree.map(lambda x, new: lax.dynamic_update_index_in_dim(x, new, order[k], 0), state, own)
+
+        state = lax.fori_loop(0, wide, some, state)
+        return most + 1, lax.fori_loop(jnp.minimum(wide * width, count), count, one, state)
 
     end = lax.while_loop(lambda x: ~jnp.all(x[1].done), one_round, (jnp.int32(most), state))[1]
     return turned(end, 0, -1)
