@@ -81,6 +81,7 @@ def pairs_at(model: Model, s: Setup, kin: Parts, inertias: Parts) -> jax.Array:
     return _on_support_alone(model.topology, left, right)
 
 
+@trailing
 def of_pairs(model: Model, pairs: jax.Array, armature: jax.Array) -> jax.Array:
     """The mass matrix, for `armature` of shape `(nv, *batch)`."""
     matrix = pairs if model.nv <= ELEMENTWISE else _in_matrix(model.topology, pairs)

@@ -21,6 +21,7 @@ from dynax.contact.alart_curnier import HARDER, Going, Remembered, newtons_metho
 from dynax.contact.balance import balanced
 from dynax.contact.coulomb import Coulomb, Impact
 from dynax.contact.grouping import Parts
+from dynax.contact.packing import Packing
 from dynax.linear.each import ALL, in_rounds, side_by_side, width_of
 
 FEW = 6
@@ -114,27 +115,33 @@ def _solved(harder: int, rows: Parts | None, width: int) -> Callable[..., Found]
 
 
 @lru_cache(maxsize=512)
-def _first(harder: int, rows: Parts | None) -> Callable[..., Going]:
-    """The function `((), problem, before)`: where Newton's method begins, and of a batch the first steps."""
+def _first(harder: int, rows: Parts | None, packing: Packing | None) -> Callable[..., tuple[Going, Impact]]:
+    """The function `((), problem, before)`: where Newton's method begins, and of a batch the first steps; and the
+    problem, packed."""
 
-    def core(_: tuple, problem: Impact, before: Remembered | None) -> Going:
+    def core(_: tuple, problem: Impact, before: Remembered | None) -> tuple[Going, Impact]:
         start, newton = newtons_method(harder, rows, problem, before)
-        return _some(newton, FIRST, start) if _in_rounds(problem) else start
+        going = _some(newton, FIRST, start) if _in_rounds(problem) else start
+        return going, problem if packing is None else packing.packed(problem)
 
     return trailing(core)
 
 
 @lru_cache(maxsize=512)
-def _others(harder: int, rows: Parts | None, width: int) -> Callable[..., Found]:
-    """The function `((), problem, going)`: all other steps, where those that are not done go on without the others,
-    `width` of them side by side."""
+def _others(harder: int, rows: Parts | None, packing: Packing | None, width: int) -> Callable[..., Found]:
+    """The function `((), problem, going)`, of a problem that is packed: all other steps, where those that are not done
+    go on without the others, `width` of them side by side."""
+
+    def newton(problem: Impact) -> Callable[[Going], Going]:
+        whole = problem if packing is None else packing.whole(problem)
+        return newtons_method(harder, rows, whole)[1]
 
     @trailing
     def further(_: tuple, most: jax.Array, problem: Impact, s: Going) -> Going:
-        return _some(newtons_method(harder, rows, problem)[1], most, s)
+        return _some(newton(problem), most, s)
 
     def alone(problem: Impact, s: Going) -> Found:
-        return _ended(problem, _to_the_end(newtons_method(harder, rows, problem)[1], s))
+        return _ended(problem, _to_the_end(newton(problem), s))
 
     def core(_: tuple, problem: Impact, going: Going) -> Found:
         batch = problem.free.shape[1:]
@@ -168,8 +175,8 @@ def _width(problem: Impact) -> int:
 
 def _found(harder: int, rows: Parts | None, problem: Impact, before: Remembered | None) -> Found:
     if many(len(problem.jacobian)):
-        going = _first(harder, rows)((), problem, before)
-        return _others(harder, rows, _width(problem))((), problem, going)
+        going, problem = _first(harder, rows, None)((), problem, before)
+        return _others(harder, rows, None, _width(problem))((), problem, going)
     width = width_of(len(problem.free) ** 2, problem.free.dtype.itemsize)
     return _solved(harder, rows, width)((), problem, before)
 
@@ -196,14 +203,16 @@ def solved(problem: Impact, rows: Parts | None = None, before: Remembered | None
     return _found(HARDER, rows, *lax.stop_gradient((problem, before)))
 
 
-def first_steps(problem: Impact, rows: Parts | None, before: Remembered | None) -> Going:
-    """Of many contacts what `solved` begins with: of a batch all that most samples take."""
-    return _first(HARDER, rows)((), *lax.stop_gradient((problem, before)))
+def first_steps(
+    problem: Impact, rows: Parts | None, packing: Packing, before: Remembered | None
+) -> tuple[Going, Impact]:
+    """Of many contacts what `solved` begins with: of a batch all that most samples take. And the problem, packed."""
+    return _first(HARDER, rows, packing)((), *lax.stop_gradient((problem, before)))
 
 
-def other_steps(problem: Impact, rows: Parts | None, going: Going) -> Found:
+def other_steps(problem: Impact, rows: Parts | None, packing: Packing, going: Going) -> Found:
     """What `solved` gives, from there."""
-    return _others(HARDER, rows, _width(problem))((), *lax.stop_gradient((problem, going)))
+    return _others(HARDER, rows, packing, _width(problem))((), *lax.stop_gradient((problem, going)))
 
 
 @trailing

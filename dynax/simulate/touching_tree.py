@@ -21,6 +21,7 @@ from dynax.algorithms.crba import of_pairs
 from dynax.compile.batching import by_samples
 from dynax.contact.alart_curnier import Going, Remembered
 from dynax.contact.coulomb import Coulomb, Impact, Law
+from dynax.contact.packing import packing_of, whole
 from dynax.contact.placing import stacked, with_world
 from dynax.contact.scene import Scene
 from dynax.contact.smoothed import Surrogate, differentiated_as
@@ -82,17 +83,19 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
     def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
         rows, parts = branches_of_step(scene, numbers), parts_of_step(scene, numbers)
+        packing = packing_of(scene, numbers.most)
 
         def first(scene: Scene, q, v, tau, dt, before: Remembered | None) -> tuple[Stepped, Chosen, Turning, Going]:
             stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
-            going = first_steps(chosen.problem, parts, of_chosen(chosen, before))
-            return stepped, chosen._replace(branches=None), axes, going  # arrays alone
+            going, packed = first_steps(chosen.problem, parts, packing, of_chosen(chosen, before))
+            return stepped, chosen._replace(problem=packed, branches=None), axes, going  # arrays alone
 
         stepped, chosen, axes, going = by_samples(first)(scene, q, v, tau, dt, before)
-        known = Solved(stepped, other_steps(chosen.problem, parts, going))
+        known = Solved(stepped, other_steps(chosen.problem, parts, packing, going))
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
-            return _ended(scene, (q, v, tau, dt), chosen._replace(branches=rows), axes, known)
+            chosen = chosen._replace(problem=whole(packing)((), chosen.problem), branches=rows)
+            return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
         return by_samples(end)(scene, q, v, tau, dt, chosen, axes, known)
 
