@@ -172,14 +172,14 @@ def branches_of(coupled: np.ndarray) -> Branches | None:
     n = len(coupled)
     coupled = coupled | coupled.T | np.eye(n, dtype=bool)
     levels: list[Level] = []
-    grown = [(-1, own) for own in _apart(coupled, range(n))]
+    grown = [(-1, own) for own in apart(coupled, range(n))]
     while grown:
         rows, later = [], []
         for k, (_, every) in enumerate(grown):
             stem = [row for row in every if coupled[row, every].all()]
             rest = [row for row in every if row not in stem]
             rows.append(stem if stem and rest else every)
-            later += [(k, own) for own in _apart(coupled, rest)] if stem else []
+            later += [(k, own) for own in apart(coupled, rest)] if stem else []
         most = max(map(len, rows), default=0)
         filled = tuple((*own, *(-1,) * (most - len(own))) for own in rows)
         levels.append(Level(filled, tuple(parent for parent, _ in grown) if levels else ()))
@@ -190,7 +190,7 @@ def branches_of(coupled: np.ndarray) -> Branches | None:
     return found if work < WORTH * n * n * (n + 1) else None
 
 
-def _apart(coupled: np.ndarray, rows: Iterable[int]) -> list[list[int]]:
+def apart(coupled: np.ndarray, rows: Iterable[int]) -> list[list[int]]:
     """Those of the rows that are coupled, through others of them too."""
     left, found = set(rows), []
     while left:

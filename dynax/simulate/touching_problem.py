@@ -24,6 +24,7 @@ from dynax.compile.batching import trailing
 from dynax.contact.branching import Rows, mobilities_of, rows_of
 from dynax.contact.coulomb import Impact, along_normals, mobilities
 from dynax.contact.grouping import Parts, groups_of
+from dynax.contact.mobility import mobilities_by, trees_of
 from dynax.contact.motion import (
     Touch,
     asked,
@@ -41,6 +42,7 @@ from dynax.contact.stop_rows import StopRows
 from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
 from dynax.linear.sums import across
+from dynax.model import Model
 from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 from dynax.spatial import Transform
@@ -99,10 +101,12 @@ def problem(
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = jax.tree.map(lambda x: x.astype(q.dtype), ends.rows)
     branches = branches_of_step(scene, numbers)
-    if branches is None:
-        mobility = mobilities(inertia, jnp.concatenate([jacobian[:, 2], stops.dense]))
-    else:
+    if branches is not None:
         mobility = mobilities_of(branches, inertia, jacobian, stops)
+    elif rows is None and isinstance(scene.model, Model):
+        mobility = mobilities_by(trees_of(scene))((), inertia, jacobian[:, 2], stops)
+    else:
+        mobility = mobilities(inertia, jnp.concatenate([jacobian[:, 2], stops.dense]))
     # What does not move, or by rounding alone, takes no part; where nothing can, there is nothing to solve.
     mobility = jnp.where(mobility > STILL[q.dtype.name] * jnp.max(mobility, initial=0.0), mobility, 1.0)
     gap = jnp.concatenate([near.gap, ends.gap])
