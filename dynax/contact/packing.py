@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import jax
 import numpy as np
 
 from dynax.compile.batching import trailing

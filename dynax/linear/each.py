@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -19,8 +18,8 @@ SIDE_BY_SIDE = 48
 32 less of them (a step of Newton's method of 27 freedoms: 5.2 us, and 3.5 us with 48)."""
 
 ALONE = 24
-"""Samples up to which what is left of a round is taken one by one: a step of Newton's method of a humanoid takes 6 us of
-one alone, 80 of 16 and 95 of 48; of a Panda with a cube 5, 50 and 71."""
+"""Samples up to which what is left of a round is taken one by one: a step of Newton's method of a humanoid takes 6 us
+of one alone, 80 of 16 and 95 of 48; of a Panda with a cube 5, 50 and 71."""
 ALL = np.iinfo(np.int32).max
 """Steps: until it is done."""
 

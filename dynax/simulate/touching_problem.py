@@ -90,8 +90,9 @@ def problem(
     inertia: jax.Array,
     axes: Turning,
     dt: jax.Array,
+    mobility: jax.Array | None = None,
 ) -> Chosen:
-    """What is to be solved, where the velocity without contact is `free`."""
+    """What is to be solved, where the velocity without contact is `free`. `mobility`: where it was found before."""
     (touch, bend), ends = _course(scene, q, at, v, axes), stops_at(scene, q, at)
     material, moved = candidate_materials(scene, q.dtype), jnp.asarray(carried(scene), q.dtype)
     rows, crowded = _nearest(touch.gap, numbers.most)
@@ -101,14 +102,8 @@ def problem(
     frames, jacobian = frames_and_rows(scene, near, q, at, signs)
     stops = jax.tree.map(lambda x: x.astype(q.dtype), ends.rows)
     branches = branches_of_step(scene, numbers)
-    if branches is not None:
-        mobility = mobilities_of(branches, inertia, jacobian, stops)
-    elif rows is None and isinstance(scene.model, Model):
-        mobility = mobilities_by(trees_of(scene))((), inertia, jacobian[:, 2], stops)
-    else:
-        mobility = mobilities(inertia, jnp.concatenate([jacobian[:, 2], stops.dense]))
-    # What does not move, or by rounding alone, takes no part; where nothing can, there is nothing to solve.
-    mobility = jnp.where(mobility > STILL[q.dtype.name] * jnp.max(mobility, initial=0.0), mobility, 1.0)
+    if mobility is None:
+        mobility = _mobility(scene, branches, rows, inertia, jacobian, stops)
     gap = jnp.concatenate([near.gap, ends.gap])
     bounce = jnp.concatenate([bounce, stop_materials(scene, q.dtype).restitution])
     bend = [jnp.concatenate([x, jnp.zeros_like(ends.gap)]) for x in bend]
@@ -117,6 +112,24 @@ def problem(
     target = along_normals(apart + bounce)
     found = Impact(inertia, free, v, jacobian, target, numbers.softness * mobility, mobility, friction, stops, bounce)
     return Chosen(found, frames, branches, rows, ends.sign, jnp.max(-touch.gap, initial=0.0), crowded)
+
+
+def _mobility(
+    scene: Scene,
+    branches: Rows | None,
+    rows: jax.Array | None,
+    inertia: jax.Array,
+    jacobian: jax.Array,
+    stops: StopRows,
+) -> jax.Array:
+    """What does not move, or by rounding alone, takes no part; where nothing can, there is nothing to solve."""
+    if branches is not None:
+        found = mobilities_of(branches, inertia, jacobian, stops)
+    elif rows is None and isinstance(scene.model, Model):
+        found = mobilities_by(trees_of(scene))((), inertia, jacobian[:, 2], stops)
+    else:
+        found = mobilities(inertia, jnp.concatenate([jacobian[:, 2], stops.dense]))
+    return jnp.where(found > STILL[found.dtype.name] * jnp.max(found, initial=0.0), found, 1.0)
 
 
 def branches_of_step(scene: Scene, numbers: Numbers) -> Rows | None:

@@ -5,7 +5,8 @@ a tile of the batch through the whole row: what one kernel leaves the next one f
 that it wants. Of a quadruped a step takes 6.0 us instead of 8.7. Of many contacts a tile goes through what comes before
 they are solved, and through what comes after: those that take long are looked for among more samples.
 
-The way back knows the accelerations without contact and the velocity after the step, and finds all else again.
+The way back knows the accelerations without contact, mobilities and the velocity after the step, and finds all else
+again.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Solved(NamedTuple):
     """What took the time of a step, without derivatives."""
 
     stepped: Stepped
+    mobility: jax.Array
     found: Found
 
 
@@ -57,13 +59,15 @@ def asked(
     at: Where,
     inertia: jax.Array,
     dt: jax.Array,
+    mobility: jax.Array | None = None,
 ) -> tuple[Chosen, Turning]:
-    """What a step has to solve; `accelerations`: those of its evaluations without contact."""
+    """What a step has to solve; `accelerations`: those of its evaluations without contact; `mobility`: of contacts and
+    stops, where it was found before."""
     axes = Turning.of_tree(cast(Model, scene.model), at.centres, dt)
     # The Coriolis forces of the last evaluation are those of the one before.
     free = axes.begun(v, v + 0.5 * dt * accelerations[-2]) + dt * accelerations[-1]
     places = with_world(stacked(at.places))
-    return problem(scene, numbers, q, places, v, free, inertia, axes, dt), axes
+    return problem(scene, numbers, q, places, v, free, inertia, axes, dt, mobility), axes
 
 
 @lru_cache(maxsize=512)
@@ -78,7 +82,8 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
     def found(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
         stepped, chosen, axes = asked_from(scene, q, v, tau, dt)
-        known = Solved(stepped, solved(chosen.problem, chosen.branches, of_chosen(chosen, before)))
+        own = solved(chosen.problem, chosen.branches, of_chosen(chosen, before))
+        known = Solved(stepped, lax.stop_gradient(chosen.problem.mobility), own)
         return _ended(scene, (q, v, tau, dt), chosen, axes, known)
 
     def found_together(scene: Scene, q, v, tau, dt, before: Remembered | None, _: Surrogate | None) -> Step:
@@ -91,7 +96,8 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
             return stepped, chosen._replace(problem=packed, branches=None), axes, going  # arrays alone
 
         stepped, chosen, axes, going = by_samples(first)(scene, q, v, tau, dt, before)
-        known = Solved(stepped, other_steps(chosen.problem, parts, packing, going))
+        own = other_steps(chosen.problem, parts, packing, going)
+        known = Solved(stepped, lax.stop_gradient(chosen.problem.mobility), own)
 
         def end(scene: Scene, q, v, tau, dt, chosen, axes, known) -> Step:
             chosen = chosen._replace(problem=whole(packing)((), chosen.problem), branches=rows)
@@ -101,7 +107,8 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
     def again(known: Step, scene: Scene, q, v, tau, dt, _: Remembered | None, surrogate: Surrogate | None) -> Step:
         at, pairs = where_and_pairs(scene.model, q)
-        chosen, axes = _asked(scene, numbers, (q, v, tau, dt), at, pairs, known.solved.stepped)
+        mobility = known.solved.mobility if surrogate is None else None  # a surrogate may change with it
+        chosen, axes = _asked(scene, numbers, (q, v, tau, dt), at, pairs, known.solved.stepped, mobility)
         other = None if surrogate is None else partial(surrogate.seen, parts=parts_of_step(scene, numbers))
         return _ended(scene, (q, v, tau, dt), chosen, axes, known.solved, other)
 
@@ -109,12 +116,18 @@ def step_of_tree(numbers: Numbers, many: bool) -> Callable[..., Step]:
 
 
 def _asked(
-    scene: Scene, numbers: Numbers, given: tuple[jax.Array, ...], at: Where, pairs: jax.Array, stepped: Stepped
+    scene: Scene,
+    numbers: Numbers,
+    given: tuple[jax.Array, ...],
+    at: Where,
+    pairs: jax.Array,
+    stepped: Stepped,
+    mobility: jax.Array | None = None,
 ) -> tuple[Chosen, Turning]:
     model, (q, v, tau, dt) = cast(Model, scene.model), given
     stiff, *_ = kick(model, q, v, tau, dt, law(model, stepped.sense))
     inertia = of_pairs(model, pairs, lax.stop_gradient(stiff.armature))
-    return asked(scene, numbers, q, v, stepped.accelerations, at, inertia, dt)
+    return asked(scene, numbers, q, v, stepped.accelerations, at, inertia, dt, mobility)
 
 
 def _ended(
