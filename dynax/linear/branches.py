@@ -17,13 +17,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from dynax.linear.gauss_jordan import eliminated
 from dynax.sweep import take_rows
 from dynax.sweep.sums import summed
 
 WORTH = 0.6
 """Of the work on the whole matrix, up to which branches are taken."""
+PAIRS_FROM = 4
+"""Rows of a branch from which two are eliminated at a time: of a humanoid's step 3 % less; of three rows 8 % more of a
+quadruped's."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Branches:
             x = jnp.concatenate([blocks[d], take_rows(b, at)[:, :, None]], axis=2)
             if left:
                 x = x + self._summed(d, left[-1][:, self.levels[d + 1].own :, self.levels[d + 1].own :])
-            left.append(eliminated(x, own))
+            left.append(_of_branches(x, own))
         found: list[jax.Array] = []
         whole = jnp.zeros((1, 0, *b.shape[1:]), b.dtype)
         for d, (level, rest) in enumerate(zip(self.levels, reversed(left), strict=True)):
@@ -131,7 +134,7 @@ class Branches:
                 count = of_children.shape[2] * of_children.shape[3]
                 of_children = of_children.reshape(*columns.shape[:2], count, *columns.shape[3:])
                 columns = jnp.concatenate([columns, of_children], axis=2)
-            rest = eliminated(jnp.concatenate([x, columns], axis=2), own)
+            rest = _of_branches(jnp.concatenate([x, columns], axis=2), own)
             parts.append(summed(jnp.moveaxis(columns[:, :own] * rest[:, :own, m:], 1, 0), 0))
         found: list[jax.Array] = []
         for d, part in enumerate(reversed(parts)):
@@ -152,18 +155,9 @@ class Branches:
         return whole if len(whole) == 1 else take_rows(whole, np.array(self.levels[d].parents, int))
 
 
-def eliminated(x: jax.Array, count: int) -> jax.Array:
-    """Rows `(k, m, c, *batch)` with the first `count` columns made those of a unit matrix (Gauss and Jordan)."""
-    own = np.eye(x.shape[1], dtype=bool)[:count].reshape(count, 1, -1, *(1,) * (x.ndim - 2))
-
-    def pivot(x: jax.Array, k_own: tuple) -> tuple[jax.Array, None]:
-        k, own = k_own
-        row = lax.dynamic_index_in_dim(x, k, 1, keepdims=False)
-        row = row / lax.dynamic_index_in_dim(row, k, 1, keepdims=False)[:, None]
-        column = lax.dynamic_index_in_dim(x, k, 2, keepdims=False)
-        return jnp.where(own, row[:, None], x - column[:, :, None] * row[:, None]), None
-
-    return lax.scan(pivot, x, (np.arange(count), own))[0]
+def _of_branches(x: jax.Array, own: int) -> jax.Array:
+    """Of each branch its own rows eliminated, the first ones, and what they leave on those that carry it."""
+    return eliminated(x, own, pairs=own >= PAIRS_FROM)
 
 
 def branches_of(coupled: np.ndarray) -> Branches | None:

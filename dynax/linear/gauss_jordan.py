@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 PAIRS_FROM = 9
@@ -21,40 +22,48 @@ def gauss_jordan(a: jax.Array, b: jax.Array) -> jax.Array:
         return b
     batch = jnp.broadcast_shapes(a.shape[2:], b.shape[2:])
     x = jnp.concatenate([jnp.broadcast_to(y, y.shape[:2] + batch) for y in (a, b)], axis=1)
-    if n < PAIRS_FROM:
-        return _one_by_one(x)[:, n:]
-    x = _by_pairs(x)
-    if n % 2:
-        row = x[-1] / x[-1, n - 1]
-        x = jnp.concatenate([x[:-1] - x[:-1, n - 1][:, None] * row[None], row[None]])
-    return x[:, n:]
+    return eliminated(x[None], n, pairs=n >= PAIRS_FROM)[0, :, n:]
 
 
-def _one_by_one(x: jax.Array) -> jax.Array:
-    n = len(x)
-    own = jnp.eye(n, dtype=bool).reshape((n, n, 1) + (1,) * (x.ndim - 2))
+def eliminated(x: jax.Array, count: int, *, pairs: bool) -> jax.Array:
+    """Rows `(k, m, c, *batch)` of `k` systems with the first `count` columns made those of a unit matrix, a row at a
+    time or two."""
+    if not pairs:
+        return _one_by_one(x, count)
+    x = _by_pairs(x, count // 2)
+    if count % 2:
+        last = count - 1
+        row = x[:, last] / x[:, last, last][:, None]
+        rest = x - x[:, :, last][:, :, None] * row[:, None]
+        x = lax.dynamic_update_slice_in_dim(rest, row[:, None], last, 1)
+    return x
 
-    def pivot(x: jax.Array, k_own) -> tuple[jax.Array, None]:
+
+def _one_by_one(x: jax.Array, count: int) -> jax.Array:
+    own = np.eye(x.shape[1], dtype=bool)[:count].reshape(count, 1, -1, *(1,) * (x.ndim - 2))
+
+    def pivot(x: jax.Array, k_own: tuple) -> tuple[jax.Array, None]:
         k, own = k_own
-        row = lax.dynamic_index_in_dim(x, k, 0, keepdims=False)
-        row = row / lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
-        column = lax.dynamic_index_in_dim(x, k, 1, keepdims=False)
+        row = lax.dynamic_index_in_dim(x, k, 1, keepdims=False)
+        row = row / lax.dynamic_index_in_dim(row, k, 1, keepdims=False)[:, None]
+        column = lax.dynamic_index_in_dim(x, k, 2, keepdims=False)
         # Its own row is put there: made by a difference, `x - (pivot - 1) row`, it loses the digits of a large pivot.
-        return jnp.where(own, row[None], x - column[:, None] * row[None]), None
+        return jnp.where(own, row[:, None], x - column[:, :, None] * row[:, None]), None
 
-    return lax.scan(pivot, x, (jnp.arange(n), own))[0]
+    return lax.scan(pivot, x, (np.arange(count), own))[0]
 
 
-def _by_pairs(x: jax.Array) -> jax.Array:
-    """The same two rows at a time, of an odd number all but the last: from each other, and both from the others."""
+def _by_pairs(x: jax.Array, count: int) -> jax.Array:
+    """So many pairs of rows: from each other, and both from the others."""
 
     def pivots(x: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
-        rows, columns = (lax.dynamic_slice_in_dim(x, k, 2, axis) for axis in (0, 1))
-        (first, second), ((a, b), (c, d)) = rows, lax.dynamic_slice_in_dim(rows, k, 2, 1)
-        first, b = first / a, b / a
-        second = (second - c * first) / (d - c * b)
+        rows, columns = (lax.dynamic_slice_in_dim(x, k, 2, axis) for axis in (1, 2))
+        own = lax.dynamic_slice_in_dim(rows, k, 2, 2)
+        a, b, c, d = (own[:, i, j][:, None] for i in (0, 1) for j in (0, 1))
+        first, b = rows[:, 0] / a, b / a
+        second = (rows[:, 1] - c * first) / (d - c * b)
         first = first - b * second
-        rest = x - columns[:, 0][:, None] * first[None] - columns[:, 1][:, None] * second[None]
-        return lax.dynamic_update_slice_in_dim(rest, jnp.stack([first, second]), k, 0), None
+        rest = x - columns[:, :, 0][:, :, None] * first[:, None] - columns[:, :, 1][:, :, None] * second[:, None]
+        return lax.dynamic_update_slice_in_dim(rest, jnp.stack([first, second], axis=1), k, 1), None
 
-    return lax.scan(pivots, x, 2 * jnp.arange(len(x) // 2))[0]
+    return lax.scan(pivots, x, 2 * np.arange(count))[0]

@@ -126,7 +126,7 @@ def _asked(
 ) -> tuple[Chosen, Turning]:
     model, (q, v, tau, dt) = cast(Model, scene.model), given
     stiff, *_ = kick(model, q, v, tau, dt, law(model, stepped.sense))
-    inertia = of_pairs(model, pairs, lax.stop_gradient(stiff.armature))
+    inertia = lax.stop_gradient(of_pairs(model, pairs, stiff.armature))
     return asked(scene, numbers, q, v, stepped.accelerations, at, inertia, dt, mobility)
 
 
