@@ -54,24 +54,20 @@ def mobilities_by(trees: tuple[Tree, ...]) -> Callable[..., jax.Array]:
     """The function `((), inertia, normals, stops)`, which gives what `coulomb.mobilities` does of both."""
 
     def core(_: tuple, inertia: jax.Array, normals: jax.Array, stops: StopRows) -> jax.Array:
-        parts = [_of_tree(own, inertia, normals, stops) for own in trees]
-        return sum(parts[1:], parts[0])
+        batch = jnp.broadcast_shapes(inertia.shape[2:], normals.shape[2:], stops.rows.shape[2:])
+        none = jnp.zeros((len(normals) + len(stops), *batch), inertia.dtype)
+        return sum((_of_tree(own, inertia, normals, stops, batch) for own in trees), none)
 
     return trailing(core)
 
 
-def _of_tree(tree: Tree, inertia: jax.Array, normals: jax.Array, stops: StopRows) -> jax.Array:
+def _of_tree(tree: Tree, inertia: jax.Array, normals: jax.Array, stops: StopRows, batch: tuple[int, ...]) -> jax.Array:
     at, single, n = np.array(tree.freedoms, int), len(stops.freedoms), len(inertia)
     contacts, others = np.array(tree.contacts, int), np.array(tree.stops, int)
     limits = stops_of(stops.freedoms, at)
-    ones = np.eye(len(at))[limits >= 0].reshape(-1, len(at), *[1] * (inertia.ndim - 2))
-    rows = jnp.concatenate(
-        [
-            _columns(take_rows(normals, contacts), at),
-            jnp.broadcast_to(ones.astype(inertia.dtype), (*ones.shape[:2], *inertia.shape[2:])),
-            _columns(take_rows(stops.rows, others), at),
-        ]
-    )
+    ones = np.eye(len(at), dtype=inertia.dtype)[limits >= 0].reshape(-1, len(at), *[1] * len(batch))
+    each = _columns(take_rows(normals, contacts), at), ones, _columns(take_rows(stops.rows, others), at)
+    rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in each])
     block = take_rows(inertia.reshape(n * n, *inertia.shape[2:]), n * at[:, None] + at)
     columns = jnp.moveaxis(rows, 1, 0)
     found = summed(columns * gauss_jordan(block, columns), 0)

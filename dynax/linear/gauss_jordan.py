@@ -66,4 +66,4 @@ def _by_pairs(x: jax.Array, count: int) -> jax.Array:
         rest = x - columns[:, :, 0][:, :, None] * first[:, None] - columns[:, :, 1][:, :, None] * second[:, None]
         return lax.dynamic_update_slice_in_dim(rest, jnp.stack([first, second], axis=1), k, 1), None
 
-    return lax.scan(pivots, x, 2 * np.arange(count))[0]
+    return lax.scan(pivots, x, 2 * jnp.arange(count))[0]

@@ -122,7 +122,8 @@ def _mobility(
     jacobian: jax.Array,
     stops: StopRows,
 ) -> jax.Array:
-    """What does not move, or by rounding alone, takes no part; where nothing can, there is nothing to solve."""
+    """Of contacts and stops. What does not move, or by rounding alone, takes no part, with 1; where nothing can, there
+    is nothing to solve."""
     if branches is not None:
         found = mobilities_of(branches, inertia, jacobian, stops)
     elif rows is None and isinstance(scene.model, Model):

@@ -13,6 +13,7 @@ from dynax.contact.coulomb import Impact, mobilities
 from dynax.contact.mobility import mobilities_by, trees_of
 from dynax.contact.packing import packing_of, whole
 from dynax.contact.placing import placed
+from dynax.contact.stop_rows import StopRows
 from dynax.simulate.touching_begin import where
 from dynax.simulate.touching_problem import Numbers, problem
 from dynax.simulate.turning import Turning
@@ -89,3 +90,15 @@ def test_mobilities_tree_by_tree(both):
     by_library = np.einsum("bki,bij,bkj->bk", rows, np.linalg.inv(x.inertia), rows)
     np.testing.assert_allclose(found, by_library, rtol=1e-9, atol=1e-14)
     assert np.count_nonzero(np.asarray(found[0])) == found.shape[1]
+
+
+def test_mobilities_of_a_batch_of_one_place(both):
+    """Many directions of normals at one configuration; and what moves nothing."""
+    trees, one = trees_of(both.scene), jax.tree.map(lambda x: x[0], both.problems)
+    normals = both.problems.jacobian[:, :, 2]
+    by_trees = mobilities_by(trees)
+    found = jax.jit(jax.vmap(lambda j: by_trees((), one.inertia, j, one.stops)))(normals)
+    again = [by_trees((), one.inertia, j, one.stops) for j in normals]
+    np.testing.assert_allclose(found, again, rtol=1e-12, atol=1e-14)
+    nothing = jnp.zeros((0, 0))
+    assert mobilities_by(())((), nothing, jnp.zeros((2, 0)), StopRows.none(nothing)).shape == (2,)
