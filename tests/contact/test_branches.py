@@ -225,7 +225,7 @@ def test_those_that_are_not_done_go_on_without_the_others():
 
 
 @pytest.mark.slow
-def test_large_problems_of_a_batch_do_not_depend_on_the_others():
+def test_large_problems_of_a_batch_depend_on_the_others_by_rounding_alone():
     """A thing of 36 freedoms on ten feet: velocities after a step of a batch, where those that are not done are put
     together, and of parts of it, where all wait."""
     builder, feet = dx.ModelBuilder(), []
