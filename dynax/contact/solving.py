@@ -28,11 +28,9 @@ FEW = 6
 """Contacts up to which samples wait for each other, in one program instead of two: a quadruped's step is as fast either
 way. Where there are more, some take ten times as many steps as most."""
 FIRST = 1
-"""Steps after which, of more contacts, those that are not done go on without the others; then after one step more than
-that, and so on."""
-MOST = 0.5
-"""The part of what is side by side that goes on together while more of it are not done: to leave the others takes as
-long as a step of a small robot (of one with four feet and 12 limits 9.0 us instead of 9.5)."""
+"""Steps after which, of more contacts, those that are not done go on without the others."""
+ROUNDS = (2, 3, 4)
+"""Steps after which that is so again."""
 TOGETHER = 1024
 """Samples among which they are looked for: of a humanoid's step 27 us, 29 among 512, 49 where they wait in tiles."""
 WAITING = 80
@@ -81,14 +79,11 @@ class After(NamedTuple):
 
 
 def _some(newton: Callable[[Going], Going], most: jax.Array | int, s: Going) -> Going:
-    """So many steps, and more while most samples are not done; or until all are."""
+    """So many steps, or until all are done."""
     count = jnp.zeros((), jnp.int32)
-
-    def on(x: tuple) -> jax.Array:
-        left = jnp.sum(~x[1].done, dtype=jnp.int32)
-        return (left > 0) & ((x[0] < most) | (left > MOST * x[1].done.size))
-
-    return lax.while_loop(on, lambda x: (x[0] + 1, newton(x[1])), (count, s))[1]
+    return lax.while_loop(
+        lambda x: (x[0] < most) & ~jnp.all(x[1].done), lambda x: (x[0] + 1, newton(x[1])), (count, s)
+    )[1]
 
 
 def _ended(problem: Impact, end: Going) -> Found:
@@ -145,7 +140,7 @@ def _others(harder: int, rows: Parts | None, packing: Packing | None, width: int
 
     def core(_: tuple, problem: Impact, going: Going) -> Found:
         batch = problem.free.shape[1:]
-        if not _in_rounds(problem) or math.prod(batch) <= width:
+        if not _in_rounds(problem):
             return side_by_side(alone, batch, problem, going, width=width)
 
         def of_all(x: jax.Array) -> jax.Array:
@@ -153,7 +148,7 @@ def _others(harder: int, rows: Parts | None, packing: Packing | None, width: int
             return jnp.broadcast_to(x, (*head, *batch)).reshape(*head, math.prod(batch))
 
         problem, going = jax.tree.map(of_all, (problem, going))
-        end = _ended(problem, in_rounds(partial(further, ()), FIRST + 1, problem, going, width))
+        end = _ended(problem, in_rounds(partial(further, ()), ROUNDS, problem, going, width))
         return jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *batch), end)
 
     return trailing(core, tile=TOGETHER)

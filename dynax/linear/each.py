@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,9 +17,6 @@ SIDE_BY_SIDE = 48
 """Samples: with 16 the compiler makes no vectors of some loops (18 by 18: 2.7 us and 1.0 us for an elimination), with
 32 less of them (a step of Newton's method of 27 freedoms: 5.2 us, and 3.5 us with 48)."""
 
-ALONE = 24
-"""Samples up to which what is left of a round is taken one by one: a step of Newton's method of a humanoid takes 6 us
-of one alone, 80 of 16 and 95 of 48; of a Panda with a cube 5, 50 and 71."""
 ALL = np.iinfo(np.int32).max
 """Steps: until it is done."""
 
@@ -88,12 +85,13 @@ def side_by_side(function: Callable, batch: tuple[int, ...], *arrays: Any, width
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)
 
 
-def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, width: int) -> Any:
+def in_rounds(advance: Callable[..., Any], rounds: Sequence[int], given: Any, state: Any, width: int) -> Any:
     """`advance(most, given, state)` until all are `state.done`, for trees with one batch axis, which is last.
 
-    Each round, of one step more than the one before, takes those that are not done, `width` side by side: they are
-    looked for wherever they are, so that none waits for another that takes much longer. A few that are left of a round
-    are taken to their end, each alone and without a batch axis, where it is rounded in another way than among others.
+    Each of the `rounds`, of so many steps, takes those that are not done, `width` side by side: they are looked for
+    wherever they are, so that none waits for another that takes much longer. What is left after the last is taken to
+    its end one by one, without a batch axis: few would wait long for each other. As it depends on its own steps alone
+    where a sample is left to itself, the others change no digit of it.
     """
     size = state.done.shape[-1]
     width = min(width, size)
@@ -103,25 +101,33 @@ def in_rounds(advance: Callable[..., Any], most: int, given: Any, state: Any, wi
 
     given, state = turned((given, state), -1, 0)  # once: a sample is then a row, and not a column
 
+    def left(state: Any) -> tuple[jax.Array, jax.Array]:
+        """Those not done first, and how many they are."""
+        # To sort numbers takes a twentieth of what it takes to sort flags with their places.
+        return jnp.sort(jnp.arange(size) + size * state.done) % size, jnp.sum(~state.done)
+
     def one_round(carry: tuple) -> tuple:
-        most, state = carry
-        # Those not done first: to sort numbers takes a twentieth of what it takes to sort flags with their places.
-        order, count = jnp.sort(jnp.arange(size) + size * state.done) % size, jnp.sum(~state.done)
-        wide = jnp.maximum(count + width - 1 - ALONE, 0) // width
+        k, state = carry
+        order, count = left(state)
+        most = jnp.asarray(rounds, jnp.int32)[k]
+
+        every = jnp.concatenate([order, size + jnp.arange(width)])  # what the last is filled up with is dropped
 
         def some(k: jax.Array, state: Any) -> Any:
-            at = lax.dynamic_slice_in_dim(order, jnp.minimum(k * width, size - width), width)
+            at = lax.dynamic_slice_in_dim(every, k * width, width)
             own = jax.tree.map(lambda x: jnp.take(x, at, axis=0, mode="clip"), (given, state))
             own = turned(advance(most, *turned(own, 0, -1)), -1, 0)
-            return jax.tree.map(lambda x, new: x.at[at].set(new, mode="clip", unique_indices=True), state, own)
+            return jax.tree.map(lambda x, new: x.at[at].set(new, mode="drop", unique_indices=True), state, own)
 
-        def one(k: jax.Array, state: Any) -> Any:
-            own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, order[k], keepdims=False), (given, state))
-            own = advance(ALL, *own)
-            return jax.tree.map(lambda x, new: lax.dynamic_update_index_in_dim(x, new, order[k], 0), state, own)
+        return k + 1, lax.fori_loop(0, (count + width - 1) // width, some, state)
 
-        state = lax.fori_loop(0, wide, some, state)
-        return most + 1, lax.fori_loop(jnp.minimum(wide * width, count), count, one, state)
+    carry = lax.while_loop(lambda x: (x[0] < len(rounds)) & ~jnp.all(x[1].done), one_round, (jnp.int32(0), state))
+    state = carry[1]
+    order, count = left(state)
 
-    end = lax.while_loop(lambda x: ~jnp.all(x[1].done), one_round, (jnp.int32(most), state))[1]
-    return turned(end, 0, -1)
+    def one(k: jax.Array, state: Any) -> Any:
+        own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, order[k], keepdims=False), (given, state))
+        own = advance(ALL, *own)
+        return jax.tree.map(lambda x, new: lax.dynamic_update_index_in_dim(x, new, order[k], 0), state, own)
+
+    return turned(lax.fori_loop(0, count, one, state), 0, -1)
