@@ -21,7 +21,7 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.gpu import call as on_gpu
 from dynax.compile.one_kernel import in_one_kernel
-from dynax.compile.tiles import NEAR, along_tiles, even_width, width_of_blocks
+from dynax.compile.tiles import NEAR, WRITTEN_OUT, along_tiles, even_width, width_of_blocks
 
 
 def in_many_kernels(context: Any, *operands: Any, function: Any, structure: Any, batch: tuple) -> Any:
@@ -135,7 +135,7 @@ def tiled(
     near = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
     width = even_width(near, batch[-1])
     if batch[-1] < max(2 * near, width):  # as in a tile of `dx.batch`
-        return whole(leaves)
+        return _filled_up(whole, leaves, batch[-1]) if batch[-1] in WRITTEN_OUT else whole(leaves)
     moving = [x.shape[-1] > 1 for x in leaves]
 
     def one(tile: list) -> list:
@@ -146,6 +146,16 @@ def tiled(
     # The batch leads outside of the loop, as `vmap` has it: what is turned is in the cache.
     parts = along_tiles(one, [jnp.moveaxis(x, -1, 0) for m, x in zip(moving, leaves, strict=True) if m], width)
     return [jnp.moveaxis(x, 0, -1) for x in parts]
+
+
+def _filled_up(function: Callable, leaves: Sequence[jax.Array], size: int) -> list[jax.Array]:
+    """With so many more samples, the last once more, that none of its loops is written out."""
+
+    def filled(x: jax.Array) -> jax.Array:
+        more = jnp.broadcast_to(x[..., -1:], (*x.shape[:-1], WRITTEN_OUT.stop - size))
+        return jnp.concatenate([x, more], -1) if x.shape[-1] > 1 else x
+
+    return [x[..., :size] for x in function([filled(x) for x in leaves])]
 
 
 def _length(leaves: Sequence[jax.Array], axis: int) -> Any:

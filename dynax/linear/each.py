@@ -81,6 +81,9 @@ def side_by_side(function: Callable, batch: tuple[int, ...], *arrays: Any, width
         found = function(*structure.unflatten([jnp.moveaxis(x, 0, -1) for x in own]))
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), found)
 
+    parts = -(-size // width)
+    if parts > 1:  # as many in each as fill its vectors
+        width = min(width, -(-size // (parts * LANES)) * LANES)
     found = by_tiles(tile, [jnp.moveaxis(x, -1, 0) for x in whole], min(width, size))
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:], *batch), found)
 

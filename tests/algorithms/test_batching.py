@@ -10,7 +10,7 @@ from jax import export
 
 import dynax as dx
 from dynax.compile.batching import by_samples, known, trailing
-from dynax.compile.tiles import CROWDED, LANES, NEAR, even_width
+from dynax.compile.tiles import CROWDED, LANES, NEAR, WRITTEN_OUT, even_width
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,32 @@ def test_large_batches_go_by_tiles(robot):
     twice = jax.jit(jax.vmap(jax.vmap(dx.forward_dynamics, in_axes=(None, None, 0, 0)), in_axes=(None, 0, None, None)))
     each = loop(lambda q: over(model, jnp.broadcast_to(q, (size, model.nq)), *state[1:]), q)
     np.testing.assert_allclose(twice(model, q, *state[1:]), each, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.spec("RBDA-X-BATCH")
+def test_batches_that_are_filled_up(robot):
+    """Of 64 samples, taken as more: values, and derivatives by what moves and by what is the same for all."""
+    model, q, v, tau = robot
+    size = 64
+    assert size in WRITTEN_OUT and len(q) not in WRITTEN_OUT
+    state = [jnp.resize(x, (size, x.shape[1])) for x in (q, v, tau)]
+
+    def energy(over, model, q, v, tau):
+        return jnp.sum(over(model, q, v, tau) ** 2)
+
+    over = jax.vmap(dx.forward_dynamics, in_axes=(None, 0, 0, 0))
+    expected = jnp.resize(loop(partial(dx.forward_dynamics, model), q, v, tau), (size, model.nv))
+    np.testing.assert_allclose(jax.jit(over)(model, *state), expected, rtol=1e-12, atol=1e-12)
+
+    slopes = jax.jit(jax.grad(partial(energy, over), argnums=(0, 1), allow_int=True))
+    by_model, by_q = slopes(model, *state)
+    of_few = [slopes(model, *(x[k : k + 32] for x in state)) for k in (0, 32)]
+    np.testing.assert_allclose(by_q, jnp.concatenate([x[1] for x in of_few]), rtol=1e-10, atol=1e-10)
+    parts = zip(jax.tree.leaves(by_model), *(jax.tree.leaves(x[0]) for x in of_few), strict=True)
+    compared = [(own, a + b) for own, a, b in parts if jnp.issubdtype(own.dtype, jnp.floating)]
+    assert any(np.abs(own).max() > 1.0 for own, _ in compared if own.size)
+    for own, both in compared:
+        np.testing.assert_allclose(own, both, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.spec("RBDA-X-BATCH")
