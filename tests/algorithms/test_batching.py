@@ -113,7 +113,8 @@ def test_batches_that_are_filled_up(robot):
     """Of 64 samples, taken as more: values, and derivatives by what moves and by what is the same for all."""
     model, q, v, tau = robot
     size = 64
-    assert size in WRITTEN_OUT and len(q) not in WRITTEN_OUT
+    assert size in WRITTEN_OUT
+    assert len(q) not in WRITTEN_OUT
     state = [jnp.resize(x, (size, x.shape[1])) for x in (q, v, tau)]
 
     def energy(over, model, q, v, tau):
