@@ -24,7 +24,7 @@ LANES = 16
 # float32: 4.0 us by 128, 2.7 to 2.9 by 80, 112, 144), and the compiler writes out loops over 64: half as long again.
 CROWDED = 64
 # Loops over so many samples are written out before the compiler makes vectors of them, and over more they are loops: 64
-# states of a humanoid's forward dynamics in float32 take 117 us, and as 80 states 90, with a third less to compile.
+# states of a humanoid's forward dynamics in float32 take 117 us, and as 80 states 86, with a third less to compile.
 WRITTEN_OUT = range(57, 80)
 
 

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.compile.batching import trailing
+from dynax.compile.fence import apart
 from dynax.contact.placing import Places
 from dynax.embedding.coefficients import plan_of
 from dynax.embedding.model import EmbeddedModel, tree_of
@@ -90,7 +91,7 @@ class Turning:
         place = np.where(linear < 0, -1, 3 * np.arange(len(linear))[:, None] + np.arange(3)).ravel()
         rows = np.full(len(v), -1)
         rows[linear.ravel()[place >= 0]] = place[place >= 0]
-        changes = jnp.stack([change.x, change.y, change.z], axis=1)
+        changes = jnp.stack([apart(x) for x in (change.x, change.y, change.z)], axis=1)
         return v + take_rows(changes.reshape(-1, *v.shape[1:]), rows)
 
 
@@ -154,7 +155,8 @@ def _lacking(model: Model, v: jax.Array, w: jax.Array, axes: Turning) -> jax.Arr
     changes = precession(model, np.array(axes.alone)[bases], before, found, axes.dt)
     rows = np.full(len(w), -1)
     rows[np.concatenate([angular, linear], axis=1).ravel()] = np.arange(6 * len(bases))
-    parts = jnp.stack(jnp.broadcast_arrays(*(x for change in changes for x in (change.x, change.y, change.z))), axis=1)
+    each = (apart(x) for change in changes for x in (change.x, change.y, change.z))
+    parts = jnp.stack(jnp.broadcast_arrays(*each), axis=1)
     return take_rows(parts.reshape(-1, *parts.shape[2:]), rows)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -64,6 +67,40 @@ def test_compiling_a_humanoid_takes_bounded_time():
     assert model.nv == 38
     taken = compile_seconds(model)
     assert taken <= SECONDS, taken
+
+
+HIT = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+import dynax as dx
+from dynax import contact
+
+jax.config.update("jax_enable_x64", True)
+block = dx.SpatialInertia.box((0.3, 0.2, 0.2), mass=0.5)
+builder = dx.ModelBuilder(gravity=(0, 0, 0))
+builder.body("base", joint=dx.Free(), inertia=dx.SpatialInertia.box((0.4, 0.3, 0.2), mass=5.0))
+place, parent = dx.Transform.from_translation((0.2, 0.0, -0.1)), "base"
+for k, axis in enumerate([(0, 0, 1), (0, 1, 0), (0, 1, 0), (0, 1, 0)]):
+    builder.body(f"leg{k}", parent=parent, joint=dx.Revolute(axis), placement=place, inertia=block)
+    parent = f"leg{k}"
+builder.body("ball", joint=dx.Free(), inertia=dx.SpatialInertia.sphere(0.1, mass=1.0))
+model = builder.build()
+scene = contact.scene(model, [contact.Collider(name, contact.Sphere(0.1)) for name in ("base", "ball")])
+q, v = dx.neutral(model).at[-7].set(0.25), jnp.zeros(model.nv).at[-3].set(-1.0)
+run = jax.jit(lambda q, v: dx.rollout(scene, q, v, jnp.zeros((20, model.nv)), 0.005))(q, v)
+assert np.abs(run.v[-1, :6]).max() > 0.01
+before, after = dx.momentum(model, q, v), dx.momentum(model, run.q[-1], run.v[-1])
+np.testing.assert_allclose(after[3:], before[3:], atol=1e-5)  # the leg swings, to the order of the steps
+"""
+
+
+@pytest.mark.spec("RBDA-11.7-TWOBODY")
+def test_a_legged_robot_that_a_ball_hits_is_compiled():
+    """As for users, one motion alone. It was not, in any time: of the ball's precession, a long formula that stood in a
+    loop over all velocities, LLVM asked each operand of each operand what it is (JAX 0.10)."""
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    subprocess.run([sys.executable, "-c", HIT], env=environment, check=True, timeout=200)
 
 
 LEAVES = [
