@@ -81,12 +81,12 @@ def _called(traced: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     def inside(*given: jax.Array) -> list[jax.Array]:
         rest = iter(given)
         whole = [next(rest).reshape(x.shape) if x.size else jnp.zeros(x.shape, x.dtype) for x in arrays]
-        read = [jnp.concatenate([x[:1] for x in given if x.dtype == t]) for t in types]
+        read = [jnp.concatenate([x[(slice(1),) * x.ndim].reshape(1) for x in given if x.dtype == t]) for t in types]
         return [*jaxpr_as_fun(traced)(*whole), *read]
 
     call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
     # Flat: of arrays with axes of length one XLA would make copies, each a kernel.
-    return call(*lax.optimization_barrier([x.reshape(-1) for x in present]))[: len(traced.out_avals)]
+    return call(*lax.optimization_barrier([jnp.squeeze(x) for x in present]))[: len(traced.out_avals)]
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
