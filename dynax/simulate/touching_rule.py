@@ -31,8 +31,7 @@ from dynax.contact.coulomb import Impact, Law, along_normals
 from dynax.contact.stop_rows import StopRows
 from dynax.derivatives.mean_velocity import accelerations, rate
 from dynax.derivatives.rule import full
-from dynax.linear.each import each
-from dynax.linear.solve import eliminated, solve_rows
+from dynax.linear.solve import solve_rows, solved
 from dynax.linear.sums import across, by_terms
 from dynax.simulate.turning import Turning, begun_rows
 
@@ -106,7 +105,7 @@ class _Given(NamedTuple):
         """`(H + J^T K J)^-1 b`, or of the transposed matrix."""
         if rows is None:
             a = jnp.swapaxes(self.matrix, 0, 1) if transposed else self.matrix
-            return each(eliminated, a.shape[2:], a, b[:, None])[:, 0]
+            return solved(a, b[:, None])[:, 0]
         k = self.stiffness
         parted = rows.parted(self.inertia, self.surfaces.jacobian, self.surfaces.stops)
         return rows.solve(parted, jnp.swapaxes(k, 1, 2) if transposed else k, b)
