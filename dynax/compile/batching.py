@@ -29,6 +29,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, on_one_device
+from dynax.compile.spread import rule, spread
 from dynax.compile.zeros import along_moving, is_zero
 
 Result = TypeVar("Result")
@@ -153,7 +154,8 @@ def by_samples(
     again: Callable[..., Result] | None = None,
     tile: int | None = None,
 ) -> Callable[..., Result]:
-    """`trailing` of a function of one sample, by plain `vmap`; the first array is a vector.
+    """`trailing` of a function of one sample, which is read with the batch last (`spread`); the first array is a
+    vector.
 
     For loops that run until all samples are done: those of one tile, on one device, do not wait for others. And for
     many kernels in a row: a tile goes through all of them, and finds what the last one left in the cache.
@@ -164,7 +166,7 @@ def by_samples(
 
     def core(*args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
-        return along_axes(lambda *own: function(*structure.unflatten(own)), leaves, _batch_of(args))
+        return spread(lambda *own: function(*structure.unflatten(own)), leaves, _batch_of(args))
 
     def tangent(args: tuple, value: Any, tangents: tuple) -> list:
         leaves, structure = jax.tree.flatten(args)
@@ -186,25 +188,29 @@ def by_samples(
 
             return jax.jvp(results, tuple(current[k] for k in moving), along)[1]
 
-        along = along_axes(one, [*leaves, *found, *(rates[k] for k in moving)], _batch_of(args))
+        along = spread(one, [*leaves, *found, *(rates[k] for k in moving)], _batch_of(args))
         change = dict(zip(real, along, strict=True))
         return [change.get(k, ad.Zero(jax.typeof(x).to_tangent_aval())) for k, x in enumerate(found)]
 
     return trailing(core, rule, tangent=tangent if again else None, tile=tile)
 
 
+def samplewise(axes: int) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """The same of what is one kernel; `axes`: of its first array."""
+
+    def decorated(function: Callable[..., Result]) -> Callable[..., Result]:
+        def core(*args: Any) -> Any:
+            leaves, structure = jax.tree.flatten(args)
+            batch = jax.tree.leaves(args[1:])[0].shape[axes:]
+            return spread(lambda *own: function(*structure.unflatten(own)), leaves, batch)
+
+        return wraps(function)(trailing(core))
+
+    return decorated
+
+
 def _batch_of(args: tuple) -> tuple[int, ...]:
     return jax.tree.leaves(args[1:])[0].shape[1:]
-
-
-def along_axes(function: Callable, leaves: list, batch: tuple[int, ...]) -> Any:
-    """`vmap` over trailing axes, of length one in leaves that are the same for all."""
-    if not batch:
-        return function(*leaves)
-    axes = [-1 if x.shape[-1] == batch[-1] else None for x in leaves]
-    given = [x if axis == -1 else x[..., 0] for x, axis in zip(leaves, axes, strict=True)]
-    one = jax.vmap(lambda *own: along_axes(function, list(own), batch[:-1]), in_axes=axes, out_axes=-1)
-    return one(*given)
 
 
 class _Batched:
@@ -379,6 +385,21 @@ def _differentiated(
 
 
 batching.primitive_batchers[_primitive] = _batched
+
+
+@rule("dynax_batch_last")
+def _spread(equation: Any, leaves: list, count: int) -> list:
+    """Of a program that is read with the batch last."""
+    function, structure, batch = (equation.params[name] for name in ("function", "structure", "batch"))
+    lengths = jnp.broadcast_shapes(*(x.shape[x.ndim - count :] for x in leaves))
+    if (plain := function.in_batch) is not None:
+        return spread(lambda *own: jax.tree.leaves(plain(*structure.unflatten(own))), leaves, lengths)
+    tree, *arrays = structure.unflatten(leaves)
+    arrays = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[: x.ndim - count], *lengths)), arrays)
+    every = jax.tree.leaves((tree, *arrays))
+    return _primitive.bind(*every, function=function, structure=structure, batch=(*batch, *lengths))
+
+
 ad.primitive_jvps[_primitive] = _differentiated
 mlir.register_lowering(_primitive, in_many_kernels)
 mlir.register_lowering(_primitive, on_cpus, platform="cpu")

@@ -8,7 +8,6 @@ A candidate is a point on two bodies with a normal from `a` to `b` (chapter 11.3
 from __future__ import annotations
 
 import dataclasses
-from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -16,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dynax.algorithms.frames import body_velocities
-from dynax.compile.batching import trailing
-from dynax.compile.fence import apart
+from dynax.compile.batching import samplewise, trailing
+from dynax.compile.fence import apart, computed
 from dynax.contact.material import Material, growing_pairs, instead, of_pairs
 from dynax.contact.placing import Placed, placed
-from dynax.contact.scene import Scene, of_group, posed
+from dynax.contact.scene import Scene, Side, sides_of
 from dynax.contact.shapes import Sphere
-from dynax.contact.touch import Candidates
+from dynax.contact.touch import Candidates, Posed, candidates
 from dynax.embedding.meanings import rigid_motion
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -55,20 +54,41 @@ def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tupl
     """Where shapes touch, and where all candidates that are `asked`, in their order, would if bodies, and the world
     after them, stood as they do `later`. Pairs of the same kinds are found at once: a program of its own takes as long
     again to compile."""
-    now = _poses(scene, at.rotation, at.origin)
-    then = None if later is None else _poses(scene, later.rotation, later.translation)
-    empty = Candidates(*(jnp.zeros((0, *shape), at.origin.dtype) for shape in ((), (3,), (3,))))
-    rows, ends = [empty], [empty]
+    rotation, origin = at.rotation, at.origin
+    if later is not None:
+        rotation = jnp.concatenate([rotation, later.rotation])
+        origin = jnp.concatenate([origin, later.translation])
+    own, groups = len(at.rotation), []
     for group in scene.groups:
-        moving = [] if then is None else [pair for pair in group if asked(scene, pair)]
-        sides = posed(scene, group, *now)
-        if then is not None and moving:
-            sides = jax.tree.map(lambda *x: jnp.concatenate(x), sides, posed(scene, moving, *then))
-        found, count = of_group(*sides), len(group)
-        for every, own in ((rows, slice(count)), (ends, slice(count, None))):
-            every.append(Candidates(*(x[own].reshape(-1, *x.shape[2:]) for x in found)))
+        moving = [] if later is None else [pair for pair in group if asked(scene, pair)]
+        sides = []
+        for side in sides_of(scene, [*group, *moving]):
+            rows = np.array(side.bodies, int) % own + own * (
+                np.arange(len(side.bodies)) >= len(group)
+            )  # the world last
+            sides.append(dataclasses.replace(side, bodies=tuple(map(int, rows))))
+        groups.append((len(group), tuple(sides)))
+    none = Candidates(*(jnp.zeros((0, *shape), origin.dtype) for shape in ((), (3,), (3,))))
+    rows, ends = [none], [none]
+    for found, (count, _) in zip(_of_sides([sides for _, sides in groups], rotation, origin), groups, strict=True):
+        for every, part in ((rows, slice(count)), (ends, slice(count, None))):
+            every.append(Candidates(*(x[part].reshape(-1, *x.shape[2:]) for x in found)))
     touch, end = (Touch(*jax.tree.map(lambda *x: jnp.concatenate(x), *every)) for every in (rows, ends))
     return touch, end
+
+
+@samplewise(axes=3)
+def _of_sides(groups: list[tuple[Side, Side]], rotation: jax.Array, origin: jax.Array) -> list[Candidates]:
+    """Of each of the groups all candidates, in rows of pairs."""
+
+    def stands(side: Side) -> Posed:
+        """By terms: products of many small matrices are calls of a library."""
+        own = jax.tree.map(lambda x: x.astype(origin.dtype), (side.shapes, side.placements))
+        turn, place = take_rows((rotation, origin), np.array(side.bodies, int))
+        place = place + (turn @ own[1].translation[:, :, None])[:, :, 0]
+        return Posed(own[0], *computed((turn @ own[1].rotation, place)))
+
+    return [jax.vmap(candidates)(stands(a), stands(b)) for a, b in groups]
 
 
 def asked(scene: Scene, pair: tuple[int, int]) -> bool:
@@ -80,16 +100,6 @@ def asked(scene: Scene, pair: tuple[int, int]) -> bool:
     own = [shape for shape, body in zip(scene.shapes, scene.bodies, strict=True) if body == second]
     floats = topology.joints[second].turning and topology.parents[second] < 0
     return bool(floats) and not (len(own) == 1 and isinstance(own[0], Sphere))
-
-
-def _poses(scene: Scene, rotation: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of shapes, where bodies stand so. By terms: products of many small matrices are calls of a library."""
-    turn, place = take_rows((rotation, origin), np.array(scene.bodies, int) % len(rotation))  # the world is the last
-    own = jax.tree.map(lambda x: x.astype(origin.dtype), scene.placements)
-    columns = [turn[:, :, k, None] for k in range(3)]
-    for k, column in enumerate(columns):
-        place = place + column[:, :, 0] * own.translation[:, k, None]
-    return reduce(jnp.add, (column * own.rotation[:, k, None] for k, column in enumerate(columns))), place
 
 
 def contact_velocities(scene: Scene, touch: Touch, q: Any, v: Any) -> jax.Array:

@@ -16,11 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dynax.compile.fence import computed
 from dynax.contact.ends import Limited, Stop, check_stop, limited_coordinates, limiting_materials
 from dynax.contact.material import Material, check_material
 from dynax.contact.shapes import FIELDS, Box, Geometry, HeightField, Points
-from dynax.contact.touch import Candidates, Posed, candidates, supported
+from dynax.contact.touch import Posed, candidates, supported
 from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.errors import ModelError
 from dynax.model import Model
@@ -124,8 +123,7 @@ class Scene:
         """For each candidate the pair of shapes it belongs to."""
         found: list[tuple[int, int]] = []
         for group in self.groups:
-            first, second = posed(self, group, *_nowhere(self))
-            one = jax.eval_shape(of_group, first, second)
+            one = jax.eval_shape(jax.vmap(candidates), *(_nowhere(side) for side in sides_of(self, group)))
             found += [pair for pair in group for _ in range(one.gap.shape[1])]
         return tuple(found)
 
@@ -208,25 +206,29 @@ def _kind(shape: Geometry) -> Any:
     return structure, tuple(jnp.shape(leaf) for leaf in leaves)
 
 
-def _nowhere(scene: Scene) -> tuple[jax.Array, jax.Array]:
-    count = len(scene.shapes)
-    return jnp.zeros((count, 3, 3)), jnp.zeros((count, 3))
+@pytree_dataclass("bodies")
+class Side:
+    """Of some pairs the shapes of one side, in rows."""
+
+    shapes: Geometry
+    placements: Transform
+    """In their bodies."""
+    bodies: tuple[int, ...]
 
 
-def posed(scene: Scene, group: Sequence[tuple[int, int]], rotation: jax.Array, origin: jax.Array) -> list[Posed]:
-    """The first and the second shapes of pairs, stacked."""
-    sides = []
-    for side in (0, 1):
-        index = [pair[side] for pair in group]
-        shapes = jax.tree.map(
-            lambda *x: jnp.stack([jnp.asarray(a, rotation.dtype) for a in x]), *(scene.shapes[k] for k in index)
-        )
-        sides.append(Posed(shapes, *computed(take_rows((rotation, origin), np.array(index)))))
-    return sides
+def sides_of(scene: Scene, group: Sequence[tuple[int, int]]) -> tuple[Side, Side]:
+    """The first and the second shapes of pairs of the same kinds."""
+    first, second = (_side(scene, own) for own in zip(*group, strict=True))
+    return first, second
 
 
-def of_group(a: Posed, b: Posed) -> Candidates:
-    return jax.vmap(candidates)(a, b)
+def _side(scene: Scene, own: Sequence[int]) -> Side:
+    shapes = jax.tree.map(lambda *x: jnp.stack(x), *(scene.shapes[k] for k in own))
+    return Side(shapes, take_rows(scene.placements, np.array(own)), tuple(scene.bodies[k] for k in own))
+
+
+def _nowhere(side: Side) -> Posed:
+    return Posed(side.shapes, side.placements.rotation, side.placements.translation)
 
 
 def _all_of(colliders: Sequence[Collider]) -> Sequence[Collider]:

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dynax.compile.batching import by_samples
 from dynax.contact.shapes import (
     EX,
     EZ,
@@ -133,7 +132,6 @@ LEVEL = {"float64": 1e-5, "float32": 1e-2}
 """Slope at which a minimum is a smooth one."""
 
 
-@by_samples
 def _nearest(shape: Any, middle: jax.Array, axis: jax.Array) -> jax.Array:
     """`s` from -1 to 1 where `middle + s axis` is nearest to a shape, in the frame of that."""
 

@@ -12,6 +12,7 @@ as sides turn. Of what overlaps a part of how near turning may bring them comes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -43,9 +44,10 @@ from dynax.contact.stops import stop_materials, stops_at
 from dynax.embedding.model import tree_of
 from dynax.linear.sums import across
 from dynax.model import Model
-from dynax.model.configuration import integrate
 from dynax.simulate.turning import Turning
 from dynax.spatial import Transform
+from dynax.sweep import take_rows
+from dynax.sweep.sums import summed
 
 AGAIN = 0.05
 """The part of what turning may bring nearer within a step that overlaps, where that was foreseen wrongly: so much comes
@@ -170,32 +172,36 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     if not own.any():
         touch = contacts_at(scene, at)
         return touch, Bend(touch.gap, jnp.zeros_like(touch.gap))
-    moved = forward_kinematics(tree_of(scene.model), integrate(scene.model, q, axes.dt * axes.screw(v)))
+    moved = forward_kinematics(tree_of(scene.model), axes.moved(scene.model, q, v))
     world = at.rotation[-1:], at.origin[-1:]
     later = Transform(*jax.tree.map(lambda *x: jnp.concatenate(x), (moved.rotation, moved.translation), world))
     touch, end = contacts_and_ends(scene, at, later)
-    turns = 0.5 * jnp.sum((later.rotation - at.rotation) ** 2, axis=(1, 2))  # squares of angles
-    first, second = (x[own] for x in bodies)
+    change = later.rotation - at.rotation
+    turns = 0.5 * summed(summed(change * change, 2), 1)  # squares of angles
+    of_bodies = take_rows((turns, at.origin), np.concatenate(bodies) % len(turns))
+    first, second = ([x[side] for x in of_bodies] for side in (slice(len(own)), slice(len(own), None)))
     lengths = jax.vmap(lambda x: unit(x, EZ)[1])
-    arms = sum(lengths(touch.point[own] - at.origin[x]) * (x >= 0) for x in (first, second))
+    arms = sum(lengths(touch.point - origin) * (x >= 0) for x, (_, origin) in zip(bodies, (first, second), strict=True))
     place = np.where(own, np.cumsum(own) - 1, -1)
-    most = 2.0 * (turns[first] + turns[second]) * arms
-    bend = Bend(*(jnp.where(own, x[place], other) for x, other in ((end.gap, touch.gap), (most, 0.0))))
-    return touch._replace(normal=_normals(scene, own, touch.normal, end.normal[place], turns)), bend
+    most = 2.0 * (first[0] + second[0]) * arms
+    bend = Bend(*(jnp.where(own, x, other) for x, other in ((take_rows(end.gap, place), touch.gap), (most, 0.0))))
+    normal = _normals(scene, own, touch.normal, take_rows(end.normal, place), (first[0], second[0]))
+    return touch._replace(normal=normal), bend
 
 
-def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turns: jax.Array) -> jax.Array:
-    """Halfway between the two, `(k, 3)`, of `own` and as far as sides of bodies turn, given squares of angles: what is
-    hit goes on along a side that turns on; but where round things pass each other the normal is that of the hit."""
+def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turns: Sequence[jax.Array]) -> jax.Array:
+    """Halfway between the two, `(k, 3)`, of `own` and as far as sides of bodies turn, given squares of angles of the
+    first and of the second: what is hit goes on along a side that turns on; but where round things pass each other the
+    normal is that of the hit."""
     sides = np.array([not isinstance(shape, Sphere) for shape in scene.shapes])[np.array(scene.candidates)]
-    most = sum(2.0 * turns[x] * side for x, side in zip(candidate_bodies(scene), sides.T, strict=True))
+    most = sum(2.0 * turn * side for turn, side in zip(turns, sides.T, strict=True))
     most = jnp.minimum(most, 1.0)  # of more than a radian the sum below might vanish
     way = jnp.where((own & sides.any(axis=1))[:, None], end - now, 0.0)
-    square = jnp.sum(way * way, axis=1)
+    square = summed(way * way)
     beyond = square > most
     part = jnp.where(beyond, most, 1.0) / jnp.where(beyond, square, 1.0)
     both = now + 0.5 * jnp.where(part > 0, jnp.sqrt(jnp.where(part > 0, part, 1.0)), 0.0)[:, None] * way
-    return both / jnp.sqrt(jnp.sum(both * both, axis=1))[:, None]
+    return both / jnp.sqrt(summed(both * both))[:, None]
 
 
 @trailing

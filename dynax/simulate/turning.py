@@ -79,9 +79,11 @@ class Turning:
         screw, after = _turned(skeleton_of(tree_of(model)), v, w, self)
         return integrate(model, q, self.dt * screw), after
 
-    def screw(self, w: jax.Array) -> jax.Array:
-        """`x`."""
-        return _screw(self, w) if self.linear else w
+    def moved(self, model: AnyTree, q: jax.Array, w: jax.Array) -> jax.Array:
+        """`q+`, if all goes on with `w`."""
+        if isinstance(model, Model):
+            return _tree_moved(model, q, w, self)
+        return integrate(model, q, self.dt * (_screw(self, w) if self.linear else w))
 
     def _changed(self, v: jax.Array, mean: jax.Array, by: Callable[[Vec3, Vec3], Vec3]) -> jax.Array:
         """`v` with a change of linear velocities, by the angle and by `c` of a mean velocity."""
@@ -165,8 +167,12 @@ def _ended(model: Model, q: jax.Array, v: jax.Array, w: jax.Array, axes: Turning
     return integrate_rows(model, q, axes.dt * screw), after
 
 
+def _moved(model: Model, q: jax.Array, w: jax.Array, axes: Turning) -> jax.Array:
+    return integrate_rows(model, q, axes.dt * _screw_rows(axes, w))
+
+
 _begun, _screw, _tree_ended = trailing(begun_rows), trailing(_screw_rows), trailing(_ended)
-_turned = trailing(_turned_rows)
+_turned, _tree_moved = trailing(_turned_rows), trailing(_moved)
 
 
 def _components(x: jax.Array, entries: np.ndarray) -> Vec3:

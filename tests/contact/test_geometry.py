@@ -109,6 +109,27 @@ def test_rates_of_gaps_are_velocities_along_normals(key):
         close(values, back[pair], 1e-11)
 
 
+def test_a_state_alone_and_one_of_a_batch_are_alike(key):
+    """Of every pair of kinds that is known: a batch is read with its axis last, and its derivative goes back."""
+    names = [*SHAPES]
+    model = bodies(k for k in names if k not in ("plane", *CURVED))
+    on = {k: "world" if k in ("plane", *CURVED) else k for k in names}
+    known = [pair for pair in itertools.combinations(names, 2) if supported(*(SHAPES[k] for k in pair))]
+    scene = c.scene(model, [c.Collider(on[k], SHAPES[k], name=k) for k in names], pairs=known)
+    q = jax.vmap(lambda k: dx.random_configuration(model, k))(jax.random.split(key, 3))
+
+    def gaps(q):
+        return c.contacts(scene, q).gap
+
+    touch, slopes = jax.jit(jax.vmap(lambda q: (c.contacts(scene, q), jax.jacrev(gaps)(q))))(q)
+    one = jax.jit(lambda q: (c.contacts(scene, q), jax.jacfwd(gaps)(q)))
+    for k in range(3):
+        alone, slope = one(q[k])
+        for a, b in zip(alone, touch, strict=True):
+            close(a, b[k], 1e-9)
+        close(slope, slopes[k], 1e-8)
+
+
 @pytest.mark.parametrize("ground", CURVED)
 def test_ground_is_where_it_is(ground, key):
     """The gap of a point is zero on the ground, and of first order right beside it."""
