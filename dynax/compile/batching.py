@@ -204,7 +204,9 @@ def samplewise(axes: int) -> Callable[[Callable[..., Result]], Callable[..., Res
             batch = jax.tree.leaves(args[1:])[0].shape[axes:]
             return spread(lambda *own: function(*structure.unflatten(own)), leaves, batch)
 
-        return wraps(function)(trailing(core))
+        found = _Batched(jax.jit(core))
+        found.in_kernels = True
+        return wraps(function)(lambda *args: found(*args))
 
     return decorated
 
@@ -233,6 +235,8 @@ class _Batched:
         """Whether its transpose takes a list with `None` for what is zero."""
         self.known = False
         """Whether its value is its last leaf."""
+        self.in_kernels = False
+        """Whether a GPU takes it kernel by kernel: it may be as long as a scene has shapes."""
         self.in_batch: Callable | None = None
         """What a batch is of instead, by plain `vmap`."""
         self._made: dict[tuple, _Batched] = {}
@@ -304,6 +308,8 @@ class _Batched:
         _are_transposes(*found, lambda still, rest, values, *_: results(self.like, still, rest, values))
         found[1].like = lambda still, rest, values, found, bars: values
         found[0].parted = True
+        for own in found:
+            own.in_kernels = self.in_kernels
         return found[0]
 
 
@@ -391,7 +397,7 @@ batching.primitive_batchers[_primitive] = _batched
 def _spread(equation: Any, leaves: list, count: int) -> list:
     """Of a program that is read with the batch last."""
     function, structure, batch = (equation.params[name] for name in ("function", "structure", "batch"))
-    lengths = jnp.broadcast_shapes(*(x.shape[x.ndim - count :] for x in leaves))
+    lengths: Any = jnp.broadcast_shapes(*(x.shape[x.ndim - count :] for x in leaves))
     if (plain := function.in_batch) is not None:
         return spread(lambda *own: jax.tree.leaves(plain(*structure.unflatten(own))), leaves, lengths)
     tree, *arrays = structure.unflatten(leaves)

@@ -45,7 +45,8 @@ def on_gpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
     """The function on one GPU, in one kernel if that is possible, or its batch shared out among several. What is
     exported has no such kernels: they are no part of what JAX promises to read later."""
     options = getattr(context.module_context, "lowering_parameters", None)
-    if getattr(options, "for_export", False) or not all(isinstance(n, int) and n for n in batch):
+    sizes_known = all(isinstance(n, int) and n for n in batch)
+    if getattr(options, "for_export", False) or function.in_kernels or not sizes_known:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
 
     def by_threads(*leaves: jax.Array) -> list:

@@ -85,7 +85,7 @@ def _called(traced: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
         return [*jaxpr_as_fun(traced)(*whole), *read]
 
     call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
-    # Flat: of arrays with axes of length one XLA would make copies, each a kernel.
+    # Of axes of length one XLA would make copies, each a kernel; flat, an array is not computed in vectors.
     return call(*lax.optimization_barrier([jnp.squeeze(x) for x in present]))[: len(traced.out_avals)]
 
 

@@ -72,7 +72,10 @@ def _read(program: Any, leaves: list[jax.Array], count: int) -> list[jax.Array]:
     known.update(zip(jaxpr.invars, leaves, strict=True))
 
     def value(atom: Any) -> jax.Array:
-        return constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else known[atom]
+        if not isinstance(atom, Literal):
+            return known[atom]
+        kind: Any = atom.aval
+        return constant(np.asarray(atom.val, kind.dtype))
 
     for equation in jaxpr.eqns:
         found = RULES.get(equation.primitive.name, _by_vmap)(equation, list(map(value, equation.invars)), count)
@@ -90,7 +93,7 @@ def _by_vmap(equation: Any, args: list[jax.Array], count: int) -> Any:
         return jax.tree.map(lambda x: x.reshape(*x.shape, *(1,) * count), found)
     if not count:
         return _bound(equation, args)
-    axes = [-1 if x.shape[-1] > 1 else None for x in args]
+    axes = [-1 if x.shape[-1] != 1 else None for x in args]
     given = [x if axis else x[..., 0] for x, axis in zip(args, axes, strict=True)]
     if not any(axes):
         found = _by_vmap(equation, given, count - 1)
@@ -156,7 +159,7 @@ def _sliced(equation: Any, args: list[jax.Array], count: int) -> jax.Array:
 @rule("pad")
 def _padded(equation: Any, args: list[jax.Array], count: int) -> jax.Array:
     x, filling = args
-    if max(filling.shape, default=1) > 1:
+    if any(n != 1 for n in filling.shape):
         return _by_vmap(equation, args, count)
     return lax.pad(x, filling.reshape(()), (*equation.params["padding_config"], *((0, 0, 0),) * count))
 

@@ -62,11 +62,10 @@ def contacts_and_ends(scene: Scene, at: Placed, later: Transform | None) -> tupl
     for group in scene.groups:
         moving = [] if later is None else [pair for pair in group if asked(scene, pair)]
         sides = []
-        for side in sides_of(scene, [*group, *moving]):
-            rows = np.array(side.bodies, int) % own + own * (
-                np.arange(len(side.bodies)) >= len(group)
-            )  # the world last
-            sides.append(dataclasses.replace(side, bodies=tuple(map(int, rows))))
+        for side in sides_of(scene, [*group, *moving], origin.dtype):
+            bodies = np.array(side.bodies, int) % own  # the world is the last
+            bodies[len(group) :] += own
+            sides.append(dataclasses.replace(side, bodies=tuple(map(int, bodies))))
         groups.append((len(group), tuple(sides)))
     none = Candidates(*(jnp.zeros((0, *shape), origin.dtype) for shape in ((), (3,), (3,))))
     rows, ends = [none], [none]
@@ -82,11 +81,9 @@ def _of_sides(groups: list[tuple[Side, Side]], rotation: jax.Array, origin: jax.
     """Of each of the groups all candidates, in rows of pairs."""
 
     def stands(side: Side) -> Posed:
-        """By terms: products of many small matrices are calls of a library."""
-        own = jax.tree.map(lambda x: x.astype(origin.dtype), (side.shapes, side.placements))
         turn, place = take_rows((rotation, origin), np.array(side.bodies, int))
-        place = place + (turn @ own[1].translation[:, :, None])[:, :, 0]
-        return Posed(own[0], *computed((turn @ own[1].rotation, place)))
+        place = place + (turn @ side.placements.translation[:, :, None])[:, :, 0]
+        return Posed(side.shapes, *computed((turn @ side.placements.rotation, place)))  # once, for all who ask
 
     return [jax.vmap(candidates)(stands(a), stands(b)) for a, b in groups]
 

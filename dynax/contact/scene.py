@@ -123,7 +123,7 @@ class Scene:
         """For each candidate the pair of shapes it belongs to."""
         found: list[tuple[int, int]] = []
         for group in self.groups:
-            one = jax.eval_shape(jax.vmap(candidates), *(_nowhere(side) for side in sides_of(self, group)))
+            one = jax.eval_shape(jax.vmap(candidates), *map(_nowhere, sides_of(self, group, float)))
             found += [pair for pair in group for _ in range(one.gap.shape[1])]
         return tuple(found)
 
@@ -216,15 +216,16 @@ class Side:
     bodies: tuple[int, ...]
 
 
-def sides_of(scene: Scene, group: Sequence[tuple[int, int]]) -> tuple[Side, Side]:
+def sides_of(scene: Scene, group: Sequence[tuple[int, int]], dtype: Any) -> tuple[Side, Side]:
     """The first and the second shapes of pairs of the same kinds."""
-    first, second = (_side(scene, own) for own in zip(*group, strict=True))
+    first, second = (_side(scene, own, dtype) for own in zip(*group, strict=True))
     return first, second
 
 
-def _side(scene: Scene, own: Sequence[int]) -> Side:
-    shapes = jax.tree.map(lambda *x: jnp.stack(x), *(scene.shapes[k] for k in own))
-    return Side(shapes, take_rows(scene.placements, np.array(own)), tuple(scene.bodies[k] for k in own))
+def _side(scene: Scene, own: Sequence[int], dtype: Any) -> Side:
+    shapes = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(a, dtype) for a in x]), *(scene.shapes[k] for k in own))
+    placements = jax.tree.map(lambda x: x.astype(dtype), take_rows(scene.placements, np.array(own)))
+    return Side(shapes, placements, tuple(scene.bodies[k] for k in own))
 
 
 def _nowhere(side: Side) -> Posed:

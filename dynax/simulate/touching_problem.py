@@ -12,7 +12,6 @@ as sides turn. Of what overlaps a part of how near turning may bring them comes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -178,18 +177,17 @@ def _course(scene: Scene, q: jax.Array, at: Placed, v: jax.Array, axes: Turning)
     touch, end = contacts_and_ends(scene, at, later)
     change = later.rotation - at.rotation
     turns = 0.5 * summed(summed(change * change, 2), 1)  # squares of angles
-    of_bodies = take_rows((turns, at.origin), np.concatenate(bodies) % len(turns))
-    first, second = ([x[side] for x in of_bodies] for side in (slice(len(own)), slice(len(own), None)))
+    turns, origins = take_rows((turns, at.origin), np.array(bodies) % len(turns))  # of the first, and of the second
     lengths = jax.vmap(lambda x: unit(x, EZ)[1])
-    arms = sum(lengths(touch.point - origin) * (x >= 0) for x, (_, origin) in zip(bodies, (first, second), strict=True))
+    arms = sum(lengths(touch.point - origin) * (body >= 0) for origin, body in zip(origins, bodies, strict=True))
     place = np.where(own, np.cumsum(own) - 1, -1)
-    most = 2.0 * (first[0] + second[0]) * arms
+    most = 2.0 * (turns[0] + turns[1]) * arms
     bend = Bend(*(jnp.where(own, x, other) for x, other in ((take_rows(end.gap, place), touch.gap), (most, 0.0))))
-    normal = _normals(scene, own, touch.normal, take_rows(end.normal, place), (first[0], second[0]))
+    normal = _normals(scene, own, touch.normal, take_rows(end.normal, place), turns)
     return touch._replace(normal=normal), bend
 
 
-def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turns: Sequence[jax.Array]) -> jax.Array:
+def _normals(scene: Scene, own: np.ndarray, now: jax.Array, end: jax.Array, turns: jax.Array) -> jax.Array:
     """Halfway between the two, `(k, 3)`, of `own` and as far as sides of bodies turn, given squares of angles of the
     first and of the second: what is hit goes on along a side that turns on; but where round things pass each other the
     normal is that of the hit."""

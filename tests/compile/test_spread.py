@@ -87,6 +87,7 @@ def assert_same(found, wanted):
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.spec("RBDA-X-BATCH")
 @pytest.mark.parametrize("name", OF_ONE)
 def test_it_is_what_vmap_gives(rng, name):
     """Of one batch axis, of two, of none, and where one argument is the same for all."""
