@@ -81,12 +81,17 @@ def _called(traced: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     def inside(*given: jax.Array) -> list[jax.Array]:
         rest = iter(given)
         whole = [next(rest).reshape(x.shape) if x.size else jnp.zeros(x.shape, x.dtype) for x in arrays]
-        read = [jnp.concatenate([x[(slice(1),) * x.ndim].reshape(1) for x in given if x.dtype == t]) for t in types]
+        first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1) for x in given]
+        read = [jnp.concatenate([x for x in first if x.dtype == t]) for t in types]
         return [*jaxpr_as_fun(traced)(*whole), *read]
 
     call: Callable = xla_metadata_call(inside, xla_cpu_small_call="true", inlineable="false")
     # Of axes of length one XLA would make copies, each a kernel; flat, an array is not computed in vectors.
-    return call(*lax.optimization_barrier([jnp.squeeze(x) for x in present]))[: len(traced.out_avals)]
+    return call(*lax.optimization_barrier([_without_ones(x) for x in present]))[: len(traced.out_avals)]
+
+
+def _without_ones(x: jax.Array) -> jax.Array:
+    return lax.squeeze(x, [k for k, n in enumerate(x.shape) if isinstance(n, int) and n == 1])
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
