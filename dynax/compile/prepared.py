@@ -126,7 +126,7 @@ def _small_sums(equation: Any) -> Iterator[Any]:
         return
     summed, axes = equation.invars[0], equation.params["axes"]
     combine = COMBINED.get(equation.primitive.name)
-    if combine is None:
+    if combine is None or not all(isinstance(summed.aval.shape[k], int) for k in axes):
         yield equation
         return
 
@@ -156,8 +156,11 @@ def _by_halves(a: jax.Array, axis: int, combine: Callable) -> jax.Array:
 
 
 def is_large_sum(equation: Any) -> bool:
-    """Whether a library may sum it."""
-    return equation.primitive.name.startswith("reduce_") and equation.invars[0].aval.size > LARGEST_SUM
+    """Whether a library may sum it; of a batch of any size it may."""
+    if not equation.primitive.name.startswith("reduce_"):
+        return False
+    size = equation.invars[0].aval.size
+    return not isinstance(size, int) or size > LARGEST_SUM
 
 
 def _with_lines(program: Any) -> Any:

@@ -70,9 +70,9 @@ def side_by_side(function: Callable, batch: tuple[int, ...], *arrays: Any, width
     For loops over many small sums, which are in vectors over the samples alone, and until all of them are done: more
     samples would wait longer for each other.
     """
-    if not batch or jax.default_backend() != "cpu":
-        return function(*arrays)
     size = math.prod(batch)
+    if not batch or not isinstance(size, int) or jax.default_backend() != "cpu":  # of any size, if it is exported so
+        return function(*arrays)
     leaves, structure = jax.tree.flatten(arrays)
     heads = [x.shape[: x.ndim - len(batch)] for x in leaves]
     whole = [jnp.broadcast_to(x, (*head, *batch)).reshape(*head, size) for x, head in zip(leaves, heads, strict=True)]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 import dynax as dx
 from dynax import contact as c
@@ -1097,3 +1098,18 @@ def test_hostile_beginnings(dtype):
             c.scene(BALL, [c.Collider("ball", wrong)])
     with pytest.raises(dx.ModelError, match="its friction is inf, expected 0 or more, and finite"):
         c.scene(BALL, [c.Collider("ball", c.Sphere(0.1), material=c.Material(friction=np.inf))])
+
+
+def test_exported_for_batches_of_any_size(rng):
+    scene, (size,) = on_ground(), export.symbolic_shape("b")
+    v = jnp.asarray(rng.normal(size=(3, 6)))
+    q = jnp.tile(RISE(), (3, 1))
+
+    def end(q, v):
+        return dx.rollout(scene, q, v, jnp.zeros((5, 6)), 0.002).q[-1]
+
+    for function in (end, jax.grad(lambda q, v: jnp.sum(end(q, v)[:3] ** 2), argnums=(0, 1))):
+        many = jax.jit(jax.vmap(function))
+        exported = export.export(many)(*(jax.ShapeDtypeStruct((size, x.shape[1]), x.dtype) for x in (q, v)))
+        for found, wanted in zip(jax.tree.leaves(exported.call(q, v)), jax.tree.leaves(many(q, v)), strict=True):
+            close(found, wanted, 1e-12)
