@@ -1,18 +1,20 @@
 """Programs as one kernel wants them.
 
-Four things are done to a program before it becomes a kernel:
+Five things are done to a program before it becomes a kernel:
 
 - What nothing comes of is left out.
 - Sums over so many elements that XLA hands them to a library are written out, since a library's call is in no kernel.
 - In derivatives, a result of many operations that several others use is computed once. XLA on a CPU would compute it
   again in every loop that needs it, and the transpose of a formula in components is full of these: here a batch of
   gradients of a loop takes two fifths of the time. Algorithms themselves have their lines where they were seen to pay.
+- In derivatives, parts of what is put together, which are long formulas, are computed by themselves: in one loop, that
+  chooses among them for each element, none would be in vectors.
 - Lines (`fence`) become calls; elsewhere each would be a kernel of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -45,6 +47,21 @@ HELD = frozenset(
 )
 """Those whose results XLA does not compute again."""
 
+LOOKED_UP = frozenset(("dynax_links", "dynax_place", "dynax_rows", "gather"))
+"""Those of them whose operands it does compute in the same loop, if nothing else uses them."""
+JOINING = frozenset(("concatenate", "dynamic_update_slice", "pad", "stack"))
+"""Primitives of which each element is one of several operands'."""
+KEEPING = SHAPING - {"broadcast_in_dim"}
+"""Those of which no element is in many rows."""
+BATCH = 16
+"""The shortest last axis that is taken for a batch."""
+SOME, MUCH = 8, 256
+"""Operations for each element, and for each sample, of a part that is computed apart. A loop whose elements are each
+computed otherwise, by many operations, is in no vectors: of a humanoid's derivatives of inverse dynamics two fifths
+were one loop over velocities, of which the first six are the base's. Of twice as many lines nothing is faster, and they
+take a tenth longer to compile; in algorithms themselves they make inverse dynamics a fifth faster, steps with contact
+not at all, and these take a sixth longer to compile."""
+
 
 def prepared(program: Any, *, derived: bool) -> Any:
     """The program of a kernel; `derived`: of a derivative."""
@@ -57,7 +74,7 @@ def prepared(program: Any, *, derived: bool) -> Any:
         if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
             return value.replace(jaxpr=inner(value.jaxpr))
         own = _with_small_sums(_needed(_inlined(value)))
-        own = _with_lines(own) if derived else own
+        own = _with_parts_apart(_with_lines(own)) if derived else own
         return own.replace(eqns=[_with_programs(x, inner) for x in own.eqns])
 
     return inner(program)
@@ -193,6 +210,86 @@ def _with_lines(program: Any) -> Any:
             drawn = {"primitive": line, "invars": [result], "outvars": [behind[result]], "params": {"called": True}}
             equations.append(equation.replace(**drawn))
     return program.replace(eqns=equations, outvars=list(map(read, program.outvars)))
+
+
+def _with_parts_apart(program: Any) -> Any:
+    """Parts computed before they are put together or spread over rows, and the whole before more is computed with it,
+    where that is much for each sample: see `MUCH`."""
+    cones: dict[Any, int] = {}  # the operations that a result is computed by, one bit each
+    joined: dict[Any, int] = {}  # what is put together in it, one bit each
+    wholes: dict[int, Any] = {}
+    after: dict[int, int] = {}
+    early: set[Any] = set()
+
+    def seen(table: dict, atoms: Sequence) -> int:
+        return reduce(int.__or__, (table.get(a, 0) for a in atoms), 0)
+
+    def ends(a: Any) -> None:
+        """What XLA computes at once ends here."""
+        rest = joined.get(a, 0)
+        while rest:
+            k = rest.bit_length() - 1
+            rest ^= 1 << k
+            after[k] = max(after.get(k, 0), (cones[a] & ~cones[wholes[k]]).bit_count() * _rows(a.aval))
+
+    for k, equation in enumerate(program.eqns):
+        name, given = equation.primitive.name, [a for a in equation.invars if isinstance(a, Var)]
+        if name in HELD - LOOKED_UP or not equation.outvars:
+            list(map(ends, given))
+            continue
+        result = equation.outvars[0]
+        joins = name in JOINING and _of_batches(result.aval)
+        for a in given:
+            rows = _rows(a.aval) if joins else _rows(result.aval) if name not in KEEPING and _spreads(a, result) else 0
+            own = cones.get(a, 0).bit_count()
+            if own >= SOME and own * rows >= MUCH and _can_be_behind(a.aval):
+                ends(a)
+                early.add(a)
+                cones[a] = joined[a] = 0
+        cone, whole = seen(cones, given), seen(joined, given)
+        if joins:
+            wholes[k], whole = result, whole | 1 << k
+        elif name not in SHAPING | LOOKED_UP:
+            cone |= 1 << k
+        cones.update((r, cone) for r in equation.outvars)
+        joined.update((r, whole) for r in equation.outvars)
+    list(map(ends, (a for a in program.outvars if isinstance(a, Var))))
+    early.update(wholes[k] for k, own in after.items() if own >= MUCH and _can_be_behind(wholes[k].aval))
+    return _drawn_behind(program, early)
+
+
+def _drawn_behind(program: Any, results: set) -> Any:
+    """With a line behind these results."""
+    behind: dict[Any, Any] = {}
+    equations = []
+
+    def read(atom: Any) -> Any:
+        return behind.get(atom, atom) if isinstance(atom, Var) else atom
+
+    for equation in program.eqns:
+        equations.append(equation.replace(invars=list(map(read, equation.invars))))
+        for result in equation.outvars:
+            if result in results:
+                behind[result] = Var(result.aval)
+                drawn = {"primitive": line, "invars": [result], "outvars": [behind[result]], "params": {"called": True}}
+                equations.append(equation.replace(**drawn))
+    return program.replace(eqns=equations, outvars=list(map(read, program.outvars)))
+
+
+def _rows(aval: Any) -> int:
+    """Each as long as a batch."""
+    return aval.size // aval.shape[-1] if _of_batches(aval) else 0
+
+
+def _of_batches(aval: Any) -> bool:
+    """Whether the last axis is that of a batch, which loops are in vectors over; other lengths are known."""
+    return aval.ndim > 1 and all(isinstance(n, int) for n in aval.shape) and aval.shape[-1] >= BATCH and aval.size > 0
+
+
+def _spreads(given: Any, result: Any) -> bool:
+    """Whether rows are there more often afterwards."""
+    (*_, length), known = given.aval.shape or (0,), _of_batches(result.aval)
+    return known and length == result.aval.shape[-1] and result.aval.size >= 2 * given.aval.size
 
 
 def _can_be_behind(aval: Any) -> bool:

@@ -12,7 +12,8 @@ import dynax as dx
 from dynax.compile import one_kernel
 from dynax.compile.batching import trailing
 from dynax.compile.one_kernel import equations
-from dynax.compile.prepared import LARGEST_SUM, LONG, is_large_sum, prepared
+from dynax.compile.prepared import BATCH, LARGEST_SUM, LONG, MUCH, SOME, is_large_sum, prepared
+from dynax.sweep import take_rows
 
 
 def names(program):
@@ -106,6 +107,56 @@ def test_a_long_result_that_is_used_twice_has_a_line():
         return x + 1.0, x - 1.0
 
     assert "dynax_apart" not in names(same(plain, jnp.linspace(0.0, 1.0, 5), derived=False))
+
+
+def formula(x, count=MUCH):
+    for k in range(count):
+        x = x * x + 0.1 * k
+    return x
+
+
+def joined(x):
+    return jnp.concatenate([formula(x), 2.0 * x])
+
+
+def padded(x):
+    return jax.lax.pad(formula(x), 0.0, ((1, 2, 0), (0, 0, 0)))
+
+
+def placed_in(x):
+    return jax.lax.dynamic_update_slice(jnp.zeros((4, x.shape[1])), formula(x), (1, 0))
+
+
+def spread_over_rows(x):
+    return formula(x[:1]) * x
+
+
+def used_together(x):
+    return formula(jnp.concatenate([x, 2.0 * x]))
+
+
+@pytest.mark.parametrize("function", [joined, padded, placed_in, spread_over_rows, used_together])
+def test_of_a_batch_long_parts_are_computed_apart(function):
+    """Of derivatives alone, and not of one state."""
+
+    def lines(shape, derived):
+        x = jnp.linspace(0.0, 1.0, 2 * shape[-1]).reshape(2, -1)
+        return names(same(function, x, derived=derived)).count("dynax_apart")
+
+    assert lines((2, BATCH), True) == 1
+    assert lines((2, BATCH), False) == 0
+    assert lines((2, BATCH // 2), True) == 0
+
+
+@pytest.mark.parametrize("length", [SOME // 4, MUCH])
+def test_what_is_looked_up_is_computed_where_it_is_used(length):
+    """So that long parts are apart behind look-ups too."""
+
+    def function(x):
+        return jnp.concatenate([take_rows(formula(x, length), np.array([2, 0])), x])
+
+    x = jnp.linspace(0.0, 1.0, 3 * BATCH).reshape(3, BATCH)
+    assert names(same(function, x, derived=True)).count("dynax_apart") == (length == MUCH)
 
 
 @pytest.fixture(scope="module")
