@@ -46,7 +46,6 @@ HELD = frozenset(
     ("dynax_apart", "dynax_links", "dynax_place", "dynax_rows", "gather", "scan", "while", "jit", "custom_vjp_call")
 )
 """Those whose results XLA does not compute again."""
-
 LOOKED_UP = frozenset(("dynax_links", "dynax_place", "dynax_rows", "gather"))
 """Those of them whose operands it does compute in the same loop, if nothing else uses them."""
 JOINING = frozenset(("concatenate", "dynamic_update_slice", "pad", "stack"))
@@ -188,28 +187,19 @@ def _with_lines(program: Any) -> Any:
             if isinstance(atom, Var):
                 users.setdefault(atom, set()).add(k)
     work: dict[Any, int] = {}  # the equations that a result is computed by, one bit each
-    behind: dict[Any, Any] = {}
-    equations = []
-
-    def read(atom: Any) -> Any:
-        return behind.get(atom, atom) if isinstance(atom, Var) else atom
-
+    drawn: set[Any] = set()
     for k, equation in enumerate(program.eqns):
-        given = list(map(read, equation.invars))
-        equations.append(equation.replace(invars=given))
         if equation.primitive.name in HELD:
             continue
         own = 0 if equation.primitive.name in SHAPING else 1 << k
-        for atom in given:
+        for atom in equation.invars:
             own |= work.get(atom, 0) if isinstance(atom, Var) else 0
         for result in equation.outvars:
             if own.bit_count() < LONG or len(users.get(result, ())) < 2 or not _can_be_behind(result.aval):
                 work[result] = own
-                continue
-            behind[result] = Var(result.aval)
-            drawn = {"primitive": line, "invars": [result], "outvars": [behind[result]], "params": {"called": True}}
-            equations.append(equation.replace(**drawn))
-    return program.replace(eqns=equations, outvars=list(map(read, program.outvars)))
+            else:
+                drawn.add(result)
+    return _drawn_behind(program, drawn)
 
 
 def _with_parts_apart(program: Any) -> Any:
