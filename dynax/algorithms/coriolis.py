@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last
+from dynax.compile.prepared import Lines
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -86,7 +87,7 @@ def coriolis(model: Model, q, v) -> jax.Array:
     return on_support(model, below, jnp.swapaxes(above, 0, 1))
 
 
-_coriolis = batch_last(coriolis)
+_coriolis = batch_last(coriolis, lines=Lines.PARTS)
 
 
 @for_models

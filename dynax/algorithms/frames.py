@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last_vectors, trailing, walking
+from dynax.compile.prepared import Lines
 from dynax.linear.row_products import components
 from dynax.model import Model
 from dynax.model.checks import as_state
@@ -139,7 +140,7 @@ def _columns(tree: FrameOfChain, q: jax.Array, *, frame: FrameChoice) -> tuple[j
     return framed_columns(tree, q, frame=frame)[2:]
 
 
-_path_jacobians = {f: trailing(partial(_columns, frame=f)) for f in get_args(FrameChoice)}
+_path_jacobians = {f: trailing(partial(_columns, frame=f), lines=Lines.PARTS) for f in get_args(FrameChoice)}
 
 
 @partial(jax.jit, static_argnames=("body", "frame"))

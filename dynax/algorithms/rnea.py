@@ -9,11 +9,14 @@ Two walks, with the force of each body formed in between:
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.compile.batching import batch_last, batch_last_vectors, walking
+from dynax.compile.prepared import Lines
 from dynax.model import Model
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
@@ -68,7 +71,7 @@ def forces_of(model: Model, q, v, a, external, execution: str) -> tuple[jax.Arra
     return tau if a is None else tau + per_velocity(model.armature, a) * a, kin, inertias
 
 
-@batch_last
+@partial(batch_last, lines=Lines.PARTS)
 def _gravity_force(model: Model, q: jax.Array) -> jax.Array:
     v = jnp.zeros((model.nv, *q.shape[1:]), q.dtype)
     s, kin, forces = rigid_forces(model, q, v, None, None, stopped=True)

@@ -29,6 +29,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, on_one_device
+from dynax.compile.prepared import Lines
 from dynax.compile.spread import rule, spread
 from dynax.compile.zeros import along_moving, is_zero
 
@@ -51,7 +52,7 @@ def trailing(
     differentiated_as: Callable[..., Result] | None = None,
     like: Callable[..., Result] | None = None,
     tile: int | None = None,
-    derived: bool = False,
+    lines: Lines = Lines.OWN,
 ) -> Callable[..., Result]:
     """`core(tree, *arrays)`, which accepts trailing batch axes on arrays and leaves, under `vmap`.
 
@@ -59,12 +60,12 @@ def trailing(
     derivative is that of `core` itself, a function of the same kind; or that of `differentiated_as`, which has the same
     value; or `tangent`, of a value that rollouts then keep; or `rule`, which stays as it is written. `like` has results
     of the same shapes and costs nothing: without it `core` is traced for them, and again for a batch. `tile`: how many
-    samples a CPU takes at a time, by default as many as shapes suggest. `derived`: `core` is itself the derivative of
-    something, and compiled as one.
+    samples a CPU takes at a time, by default as many as shapes suggest. `lines`: those that are drawn in its
+    program (`Lines.DERIVATIVE` where `core` is itself the derivative of something).
     """
     compiled = jax.jit(core)  # traced once for all that ask for it: shapes, code, derivatives
     function = _Batched(compiled, rule, tile)
-    function.derived = derived
+    function.lines = lines
     function.tangent, function.plain, function.like = tangent, differentiated_as or core, like or compiled
     return wraps(core)(lambda *args: function(*args))
 
@@ -227,8 +228,8 @@ class _Batched:
         """Of what is linear in its last argument."""
         self.like: Callable = core
         """A function with results of the same shapes."""
-        self.derived = False
-        """Whether it is the derivative of another."""
+        self.lines = Lines.OWN
+        """Those drawn in its program."""
         self.seen: Callable[[tuple], tuple] = tuple
         """What its transpose takes of all arguments but the last."""
         self.parted = False
@@ -315,7 +316,7 @@ class _Batched:
 
 def _are_transposes(there: _Batched, back: _Batched, like: Callable) -> None:
     there.transpose, back.transpose, there.like = back, there, like
-    there.derived = back.derived = True
+    there.lines = back.lines = Lines.DERIVATIVE
 
 
 _primitive = Primitive("dynax_batch_last")

@@ -21,6 +21,7 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from dynax.compile.gpu import call as on_gpu
 from dynax.compile.one_kernel import in_one_kernel
+from dynax.compile.prepared import Lines
 from dynax.compile.tiles import NEAR, WRITTEN_OUT, along_tiles, even_width, width_of_blocks
 
 
@@ -35,8 +36,8 @@ def on_cpus(context: Any, *operands: Any, function: Any, structure: Any, batch: 
     """The function on one CPU, or its batch shared out among several."""
 
     def in_tiles(*leaves: jax.Array) -> list:
-        whole, derived = partial(function.on_leaves, structure), function.derived
-        return tiled(whole, structure, len(batch), leaves, function.tile, derived=derived)
+        whole = partial(function.on_leaves, structure)
+        return tiled(whole, structure, len(batch), leaves, function.tile, function.lines)
 
     return _shared(in_tiles, context, *operands, function=function, structure=structure, batch=batch)
 
@@ -109,11 +110,10 @@ def tiled(
     structure: Any,
     batch_axes: int,
     leaves: Sequence[jax.Array],
-    width: int | None = None,
-    *,
-    derived: bool = False,
+    width: int | None,
+    lines: Lines,
 ) -> list[jax.Array]:
-    """`function(leaves)` in one kernel, and tile by tile where the batch is long; `derived`: a derivative.
+    """`function(leaves)` in one kernel, and tile by tile where the batch is long.
 
     The last batch axes are made one where every leaf varies along all of them or along none. It is the last that is
     cut, and whatever the others hold comes along.
@@ -121,8 +121,8 @@ def tiled(
 
     def whole(leaves: Sequence[jax.Array]) -> list:
         # To start a kernel takes long beside one state, whose derivative is longer.
-        single = not batch_axes and not derived
-        return in_one_kernel(lambda *leaves: function(leaves), leaves, derived=derived, whole=single)
+        single = not batch_axes and lines is not Lines.DERIVATIVE
+        return in_one_kernel(lambda *leaves: function(leaves), leaves, lines=lines, whole=single)
 
     batch = tuple(_length(leaves, k) for k in range(-batch_axes, 0))
     samples = math.prod(batch)
@@ -131,7 +131,7 @@ def tiled(
     alike = _alike(leaves, batch_axes)
     if alike > 1:
         one_axis = [_as_one_axis(x, alike) for x in leaves]
-        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width, derived=derived)
+        flat = tiled(function, structure, batch_axes - alike + 1, one_axis, width, lines)
         return [_as_axes(x, batch[-alike:]) for x in flat]
     near = max(1, (width or _width(structure, leaves)) * batch[-1] // max(samples, 1))
     width = even_width(near, batch[-1])

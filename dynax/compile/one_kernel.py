@@ -24,7 +24,7 @@ from jax import lax
 
 from dynax.compile.gpu import call as on_gpu
 from dynax.compile.pieces import in_pieces
-from dynax.compile.prepared import is_large_sum, prepared
+from dynax.compile.prepared import Lines, is_large_sum, prepared
 from dynax.compile.versions import available
 
 LOOPS = frozenset(
@@ -51,19 +51,27 @@ def expected() -> bool:
 
 
 def in_one_kernel(
-    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False, whole: bool = False
+    function: Callable[..., list[jax.Array]],
+    arrays: Sequence[jax.Array],
+    *,
+    lines: Lines = Lines.OWN,
+    whole: bool = False,
 ) -> list[jax.Array]:
-    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU. `derived`: a derivative;
-    `whole`: however long it is."""
-    return marked(function, arrays, derived=derived, whole=whole) if available() else function(*arrays)
+    """`function(*arrays)`, in one kernel if that is possible; for what runs on one CPU. `lines`: those that are
+    drawn in it; `whole`: however long it is."""
+    return marked(function, arrays, lines=lines, whole=whole) if available() else function(*arrays)
 
 
 def marked(
-    function: Callable[..., list[jax.Array]], arrays: Sequence[jax.Array], *, derived: bool = False, whole: bool = False
+    function: Callable[..., list[jax.Array]],
+    arrays: Sequence[jax.Array],
+    *,
+    lines: Lines = Lines.OWN,
+    whole: bool = False,
 ) -> list[jax.Array]:
     """`function(*arrays)` in a call with the mark, or some if it is long, unless it holds what a kernel cannot; in any
     version of JAX."""
-    traced = prepared(jax.make_jaxpr(function)(*arrays), derived=derived)
+    traced = prepared(jax.make_jaxpr(function)(*arrays), lines)
     if not all(map(_can_be_inside, equations(traced.jaxpr))):
         return function(*arrays)
     return _called(traced, arrays) if whole else in_pieces(traced, arrays, _called)

@@ -7,14 +7,15 @@ Five things are done to a program before it becomes a kernel:
 - In derivatives, a result of many operations that several others use is computed once. XLA on a CPU would compute it
   again in every loop that needs it, and the transpose of a formula in components is full of these: here a batch of
   gradients of a loop takes two fifths of the time. Algorithms themselves have their lines where they were seen to pay.
-- In derivatives, parts of what is put together, which are long formulas, are computed by themselves: in one loop, that
-  chooses among them for each element, none would be in vectors.
+- In derivatives, and in algorithms that ask for it, parts of what is put together, which are long formulas, are
+  computed by themselves: in one loop, that chooses among them for each element, none would be in vectors.
 - Lines (`fence`) become calls; elsewhere each would be a kernel of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 from functools import reduce
 from typing import Any
 
@@ -58,12 +59,24 @@ SOME, MUCH = 8, 256
 """Operations for each element, and for each sample, of a part that is computed apart. A loop whose elements are each
 computed otherwise, by many operations, is in no vectors: of a humanoid's derivatives of inverse dynamics two fifths
 were one loop over velocities, of which the first six are the base's. Of twice as many lines nothing is faster, and they
-take a tenth longer to compile; in algorithms themselves they make inverse dynamics a fifth faster, steps with contact
-not at all, and these take a sixth longer to compile."""
+take a tenth longer to compile."""
 
 
-def prepared(program: Any, *, derived: bool) -> Any:
-    """The program of a kernel; `derived`: of a derivative."""
+class Lines(Enum):
+    """Which lines are drawn in a program, besides those that it has."""
+
+    OWN = auto()
+    """None."""
+    PARTS = auto()
+    """Where long parts are put together. Of algorithms that ask for it: inverse dynamics take a tenth to a third less in
+    a batch, a Jacobian through spherical joints a half; forward dynamics and steps with contact nothing to speak of, and
+    a sixth longer to compile."""
+    DERIVATIVE = auto()
+    """There, and where several use what is long."""
+
+
+def prepared(program: Any, lines: Lines) -> Any:
+    """The program of a kernel."""
 
     def inner(value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -73,7 +86,8 @@ def prepared(program: Any, *, derived: bool) -> Any:
         if getattr(value, "jaxpr", value) is not value:  # closed over its constants; in newer versions of JAX all are
             return value.replace(jaxpr=inner(value.jaxpr))
         own = _with_small_sums(_needed(_inlined(value)))
-        own = _with_parts_apart(_with_lines(own)) if derived else own
+        own = _with_lines(own) if lines is Lines.DERIVATIVE else own
+        own = own if lines is Lines.OWN else _with_parts_apart(own)
         return own.replace(eqns=[_with_programs(x, inner) for x in own.eqns])
 
     return inner(program)

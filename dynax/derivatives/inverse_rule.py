@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from dynax.algorithms.rnea import forces_of, rnea
 from dynax.compile.batching import linear, trailing
+from dynax.compile.prepared import Lines
 from dynax.compile.zeros import along_moving, is_zero
 from dynax.derivatives.adjoint import Weights, adjoint, is_local, local_power
 from dynax.derivatives.implicit import Change
@@ -60,8 +61,9 @@ def differentiable(execution: str) -> Callable:
         found = value(*primals)
         return found.tau, _tangent_of(primals, tangents, found, execution)
 
-    value = trailing(both, rule_of_both)
-    return jax.jit(trailing(partial(rnea, execution=execution), rule, like=lambda model, q, v, *_: v))
+    value = trailing(both, rule_of_both, lines=Lines.PARTS)
+    forces = partial(rnea, execution=execution)
+    return jax.jit(trailing(forces, rule, like=lambda model, q, v, *_: v, lines=Lines.PARTS))
 
 
 def _tangent_of(primals: tuple, tangents: tuple, found: Found, execution: str) -> jax.Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from dynax.algorithms.factor import inverse_of
 from dynax.compile.batching import batch_last
+from dynax.compile.prepared import Lines
 from dynax.derivatives.forward_dynamics import ForwardDynamicsDerivatives
 from dynax.embedding.flexible import expanded, moving
 from dynax.embedding.flexible_adjoint import in_motion, placed, power_rates_in
@@ -23,7 +24,7 @@ from dynax.tree.kinematics import moved
 from dynax.tree.layout import Parts
 
 
-@partial(batch_last, derived=True)
+@partial(batch_last, lines=Lines.DERIVATIVE)
 def forward_slopes(model: FlexibleModel, q, v, tau, external) -> tuple[jax.Array, ForwardDynamicsDerivatives]:
     """Accelerations and their Jacobians, where joints have as many directions as velocities."""
     axes, like = q.ndim - 1, v

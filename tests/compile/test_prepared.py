@@ -12,7 +12,7 @@ import dynax as dx
 from dynax.compile import one_kernel
 from dynax.compile.batching import trailing
 from dynax.compile.one_kernel import equations
-from dynax.compile.prepared import BATCH, LARGEST_SUM, LONG, MUCH, SOME, is_large_sum, prepared
+from dynax.compile.prepared import BATCH, LARGEST_SUM, LONG, MUCH, SOME, Lines, is_large_sum, prepared
 from dynax.sweep import take_rows
 
 
@@ -20,9 +20,9 @@ def names(program):
     return [equation.primitive.name for equation in equations(program.jaxpr)]
 
 
-def same(function, *args, derived):
+def same(function, *args, lines):
     program = jax.make_jaxpr(function)(*args)
-    found = prepared(program, derived=derived)
+    found = prepared(program, lines)
     for a, b in zip(jaxpr_as_fun(found)(*args), jax.tree.leaves(function(*args)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
     return found
@@ -41,8 +41,8 @@ def odd(x):
 odd.defjvp(lambda primals, tangents: (odd(*primals), tangents[0]))
 
 
-@pytest.mark.parametrize("derived", [False, True])
-def test_calls_are_replaced_by_their_equations(derived):
+@pytest.mark.parametrize("lines", Lines)
+def test_calls_are_replaced_by_their_equations(lines):
     held = jnp.arange(3.0)
 
     def step(total, x):
@@ -52,13 +52,13 @@ def test_calls_are_replaced_by_their_equations(derived):
         last, rows = jax.lax.scan(step, x[0], x)
         return twice(last) + twice(x[1]), rows, jax.jit(lambda x: x + held)(x), x
 
-    found = same(function, jnp.linspace(-1.0, 1.0, 12).reshape(4, 3), derived=derived)
+    found = same(function, jnp.linspace(-1.0, 1.0, 12).reshape(4, 3), lines=lines)
     assert "custom_jvp_call" not in names(found)
     assert "_where" not in str(found)
 
 
-@pytest.mark.parametrize("derived", [False, True])
-def test_what_nothing_comes_of_is_left_out(derived):
+@pytest.mark.parametrize("lines", Lines)
+def test_what_nothing_comes_of_is_left_out(lines):
     """Within loops too; a result that one of several operations asks for stays."""
 
     def step(total, x):
@@ -69,7 +69,7 @@ def test_what_nothing_comes_of_is_left_out(derived):
         jnp.sin(x) * jnp.exp(x)
         return jax.lax.scan(step, x, 2.0 * x[:, None])[0]
 
-    found = same(function, jnp.linspace(0.1, 0.9, 3), derived=derived)
+    found = same(function, jnp.linspace(0.1, 0.9, 3), lines=lines)
     assert not {"sin", "exp"} & set(names(found))
     assert "cos" in names(found)
 
@@ -78,13 +78,13 @@ def test_what_nothing_comes_of_is_left_out(derived):
 @pytest.mark.parametrize("axes", [1, (0, 2), 3])
 def test_large_sums_are_written_out(combine, axes):
     x = jax.random.normal(jax.random.key(0), (2, 7, 40, LARGEST_SUM // 20))
-    found = same(partial(combine, axis=axes), x, derived=False)
+    found = same(partial(combine, axis=axes), x, lines=Lines.OWN)
     assert not any(map(is_large_sum, equations(found.jaxpr)))
     assert not any(name.startswith("reduce") for name in names(found))
 
 
 def test_small_sums_stay():
-    found = same(partial(jnp.sum, axis=1), jnp.ones((3, 5, 2)), derived=False)
+    found = same(partial(jnp.sum, axis=1), jnp.ones((3, 5, 2)), lines=Lines.OWN)
     assert names(found) == ["reduce_sum"]
 
 
@@ -95,7 +95,7 @@ def test_a_long_result_that_is_used_twice_has_a_line():
                 x = x * x + 0.1 * k
             return [jnp.flip(x) * (k + 2.0) for k in range(times)]
 
-        return names(same(function, jnp.linspace(0.0, 1.0, 5), derived=True)).count("dynax_apart")
+        return names(same(function, jnp.linspace(0.0, 1.0, 5), lines=Lines.DERIVATIVE)).count("dynax_apart")
 
     assert used(LONG, 2) == 1
     assert used(LONG, 1) == 0
@@ -106,7 +106,7 @@ def test_a_long_result_that_is_used_twice_has_a_line():
             x = x * x + 0.1 * k
         return x + 1.0, x - 1.0
 
-    assert "dynax_apart" not in names(same(plain, jnp.linspace(0.0, 1.0, 5), derived=False))
+    assert "dynax_apart" not in names(same(plain, jnp.linspace(0.0, 1.0, 5), lines=Lines.OWN))
 
 
 def formula(x, count=MUCH):
@@ -137,15 +137,15 @@ def used_together(x):
 
 @pytest.mark.parametrize("function", [joined, padded, placed_in, spread_over_rows, used_together])
 def test_of_a_batch_long_parts_are_computed_apart(function):
-    """Of derivatives alone, and not of one state."""
+    """Of derivatives and of what asks for it, and not of one state."""
 
-    def lines(shape, derived):
-        x = jnp.linspace(0.0, 1.0, 2 * shape[-1]).reshape(2, -1)
-        return names(same(function, x, derived=derived)).count("dynax_apart")
+    def drawn(length, lines):
+        x = jnp.linspace(0.0, 1.0, 2 * length).reshape(2, length)
+        return names(same(function, x, lines=lines)).count("dynax_apart")
 
-    assert lines((2, BATCH), True) == 1
-    assert lines((2, BATCH), False) == 0
-    assert lines((2, BATCH // 2), True) == 0
+    assert drawn(BATCH, Lines.PARTS) == drawn(BATCH, Lines.DERIVATIVE) == 1
+    assert drawn(BATCH, Lines.OWN) == 0
+    assert drawn(BATCH // 2, Lines.PARTS) == 0
 
 
 @pytest.mark.parametrize("length", [SOME // 4, MUCH])
@@ -156,7 +156,7 @@ def test_what_is_looked_up_is_computed_where_it_is_used(length):
         return jnp.concatenate([take_rows(formula(x, length), np.array([2, 0])), x])
 
     x = jnp.linspace(0.0, 1.0, 3 * BATCH).reshape(3, BATCH)
-    assert names(same(function, x, derived=True)).count("dynax_apart") == (length == MUCH)
+    assert names(same(function, x, lines=Lines.DERIVATIVE)).count("dynax_apart") == (length == MUCH)
 
 
 @pytest.fixture(scope="module")
