@@ -68,9 +68,9 @@ class Lines(Enum):
     OWN = auto()
     """None."""
     PARTS = auto()
-    """Where long parts are put together. Of algorithms that ask for it: inverse dynamics take a tenth to a third less in
-    a batch, a Jacobian through spherical joints a half; forward dynamics and steps with contact nothing to speak of, and
-    a sixth longer to compile."""
+    """Where long parts are put together. Of algorithms that ask for it: in a batch, inverse dynamics take a tenth to a
+    third less, a Jacobian through spherical joints half; forward dynamics and steps with contact would take as long as
+    without, and a sixth longer to compile."""
     DERIVATIVE = auto()
     """There, and where several use what is long."""
 
