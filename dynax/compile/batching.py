@@ -328,6 +328,9 @@ _primitive.multiple_results = True
 
 @_primitive.def_impl
 def _evaluated(*leaves: jax.Array, function: _Batched, structure: Any, batch: tuple[int, ...]) -> list:
+    if 0 in batch:  # as when it is lowered
+        shapes = _shapes(*map(jax.typeof, leaves), function=function, structure=structure, batch=batch)
+        return [jnp.zeros(x.shape, x.dtype) for x in shapes]
     return function.on_leaves(structure, leaves)
 
 

@@ -27,7 +27,7 @@ from dynax.contact.coulomb import Impact, mobilities
 from dynax.contact.course import struck
 from dynax.contact.motion import candidate_materials, contacts_at, frames_and_rows
 from dynax.contact.placing import placed
-from dynax.contact.rigid import ImpactStatus
+from dynax.contact.rigid import ImpactStatus, as_touching
 from dynax.contact.scene import Scene
 from dynax.contact.solving import After, after
 from dynax.contact.stop_rows import StopRows
@@ -74,7 +74,6 @@ def frictional_impact(
     restitution may gain energy, and Poisson's where several touch: the status is then `ENERGY_GAINED`.
     """
     q, v = as_state(scene.model, q=q, v=v)
-    touching = jnp.asarray(touching, bool)
     laws = SEQUENTIAL if sequential else TOGETHER
     if law not in laws:
         order = "sequential" if sequential else "at once"
@@ -82,6 +81,7 @@ def frictional_impact(
     at = placed(scene, q)
     touch, material = contacts_at(scene, at), candidate_materials(scene, q.dtype)
     frames, rows = frames_and_rows(scene, touch, q, at)
+    touching = as_touching(touching, len(rows), "candidate")
     rows = jnp.where(touching[:, None, None], rows, 0.0)
     inertia, before = mass_matrix(scene.model, q), rows @ v
     new, local, status = laws[law](inertia, rows, v, before, material.restitution, material.friction)

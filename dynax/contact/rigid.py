@@ -90,9 +90,9 @@ def contact_dynamics(scene: Scene, q: Any, v: Any, tau: Any, touching: Any) -> P
     contact and at rest along their normals. Without friction; forces that are not unique are shared evenly (11.41,
     11.42)."""
     q, v, tau = as_state(scene.model, q=q, v=v, tau=tau)
-    touching = jnp.asarray(touching, bool)
-    free = forward_dynamics(scene.model, q, v, tau)
     normals, turning = turning_at(scene, q, v)
+    touching = as_touching(touching, len(normals), "candidate, and after them each stop")
+    free = forward_dynamics(scene.model, q, v, tau)
     mobility, response = mobility_at(scene, q, normals)
     d = normals @ free + turning
     found = complementary(*only(touching, mobility, d))
@@ -114,11 +114,11 @@ def impact(scene: Scene, q: Any, v: Any, touching: Any, law: str = "newton", *, 
     They are different: of three equal balls in a row the last alone moves on by the third, all move by the first.
     """
     q, v = as_state(scene.model, q=q, v=v)
-    touching = jnp.asarray(touching, bool)
     laws = {"newton": _newton, "poisson": _poisson, "sequential": _sequential}
     if law not in laws:
         raise ValueError(f"`law` is {law!r}, expected one of {', '.join(map(repr, laws))}")
     normals = normals_at(scene, q)
+    touching = as_touching(touching, len(normals), "candidate, and after them each stop")
     mobility, response = mobility_at(scene, q, normals)
     before = normals @ v
     bounce = _restitution(scene, q.dtype)
@@ -198,6 +198,14 @@ def mobility_at(scene: Scene, q: jax.Array, normals: jax.Array) -> tuple[jax.Arr
     """`M = T^T H^-1 T`, and `H^-1 T`."""
     response = solve(mass_matrix(scene.model, q), normals.T)
     return normals @ response, response
+
+
+def as_touching(touching: Any, count: int, each: str) -> jax.Array:
+    """Whether each touches, shape `(count,)`."""
+    found = jnp.asarray(touching, bool)
+    if found.shape != (count,):
+        raise ValueError(f"`touching` has shape {found.shape}, expected ({count},): of each {each}")
+    return found
 
 
 def only(touching: jax.Array, mobility: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -52,7 +52,7 @@ def root_columns(s: Setup) -> Motion:
     units = [Vec3(roots.xx, roots.yx, roots.zx), Vec3(roots.xy, roots.yy, roots.zy), Vec3(roots.xz, roots.yz, roots.zz)]
     still = Vec3.zero(roots.xx)
     six = [Motion(u, still) for u in units] + [Motion(still, u) for u in units]
-    return jax.tree.map(lambda *a: jnp.stack(a, axis=1).reshape(-1, *a[0].shape[1:]), *six)
+    return jax.tree.map(lambda *a: jnp.stack(a, axis=1).reshape(6 * len(a[0]), *a[0].shape[1:]), *six)
 
 
 def in_velocity_order(s: Setup, roots, slots):

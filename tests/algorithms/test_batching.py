@@ -282,6 +282,24 @@ def test_models_of_which_some_leaves_are_batched(robot):
         np.testing.assert_allclose(found[k], dx.forward_dynamics(one, q[k], v[k], tau[k]), rtol=1e-10, atol=1e-10)
 
 
+FOR_NONE = {
+    "body_compliances": dx.body_compliances, "diagonal_velocity": lambda m, q: dx.diagonal_velocity(m, q, 0.0 * q[1:]),
+    "floating_mass_matrix": dx.floating_mass_matrix, "inverse_mass_matrix": dx.inverse_mass_matrix,
+    "jacobian_bias": lambda m, q: dx.jacobian_bias(m, q, 0.0 * q[1:], "b1", frame="world"),
+    "divide_and_conquer_dynamics": lambda m, q: dx.divide_and_conquer_dynamics(m, q, 0.0 * q[1:], 0.0 * q[1:]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FOR_NONE.values(), ids=FOR_NONE)
+def test_batches_of_no_samples(robot, function):
+    """A batch may come out empty, as of the samples that passed a test."""
+    model, q, *_ = robot
+    own = partial(function, model)
+    for call in (jax.vmap(own), jax.jit(jax.vmap(own)), dx.batch(own)):
+        shapes = jax.tree.map(lambda x: (0, *x.shape), jax.eval_shape(own, q[0]))
+        assert jax.tree.map(jnp.shape, call(q[:0])) == shapes
+
+
 def test_scalars_have_no_samples(robot):
     model, q, *_ = robot
     with pytest.raises(ValueError, match="scalar"):

@@ -106,6 +106,8 @@ def test_ball_by_coulombs_law():
     close(none.v, v[0], 1e-12)
     with pytest.raises(ValueError, match="`law` is 'energetic', expected one of 'coulomb', 'poisson', 'arrested'"):
         c.frictional_impact(BALL, LOW, v[0], [True], "energetic")
+    with pytest.raises(ValueError, match=r"`touching` has shape \(\), expected \(1,\): of each candidate"):
+        c.frictional_impact(BALL, LOW, v[0], True)
     with pytest.raises(ValueError, match=r"`law` is 'arrested', expected .* \(sequential\)"):
         c.frictional_impact(BALL, LOW, v[0], [True], "arrested", sequential=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -197,6 +199,11 @@ def test_three_balls():
         close(struck.energy, 0.5 * (np.sum(struck.v**2) - 1.0), 1e-12)
     with pytest.raises(ValueError, match="`law` is 'hard', expected one of 'newton'"):
         c.impact(scene, q, v, touching, "hard")
+    for function in (partial(c.contact_dynamics, scene, q, v, v), partial(c.impact, scene, q, v)):
+        with pytest.raises(ValueError, match=r"`touching` has shape \(2,\), expected \(3,\): of each candidate, and"):
+            function(touching[:2])
+    none = jax.vmap(lambda q: c.impact(scene, q, v, c.contact_states(scene, q, v) == ContactState.MEETING))(q[None][:0])
+    assert none.v.shape == (0, 3)
 
 
 @pytest.mark.spec("RBDA-11.7-TWOBODY", "T24")
