@@ -153,7 +153,7 @@ from dynax.algorithms.momentum import (
     potential_energy as potential_energy,
 )
 from dynax.algorithms.regressor import inverse_dynamics_regressor as inverse_dynamics_regressor
-from dynax.algorithms.floating import (
+from dynax.routes.floating import (
     FloatingEquations as FloatingEquations,
     floating_bias_force as floating_bias_force,
     floating_equations as floating_equations,

@@ -16,17 +16,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dynax.algorithms.crba import composites
+from dynax.algorithms.crba import composites, mass_matrix
 from dynax.algorithms.frames import FrameChoice, jacobian
-from dynax.algorithms.rnea import project, transmitted
+from dynax.compile.batching import batch_last
 from dynax.linear.solve import solve
 from dynax.model import Model
 from dynax.model.checks import as_state
-from dynax.spatial import Motion, Vec3
-from dynax.tree.bodies import net_forces, passive_force, per_velocity, stacked, world_inertias
-from dynax.tree.freedoms import freedoms, on_support, pair, per_freedom
+from dynax.routes.inverse_dynamics import bias_force, inverse_dynamics
+from dynax.tree.bodies import world_inertias
+from dynax.tree.freedoms import diagonal
 from dynax.tree.kinematics import kinematics
-from dynax.tree.layout import Parts
 from dynax.tree.setup import setup
 
 
@@ -55,39 +54,6 @@ def _check_floating(model: Model) -> None:
         )
 
 
-class _Inertias(NamedTuple):
-    base: jax.Array
-    coupling: jax.Array
-    joint: jax.Array
-
-
-@jax.jit
-def _inertias(model: Model, q: jax.Array) -> _Inertias:
-    s = setup(model, q)
-    kin = kinematics(model, s, positions=True)
-    total = composites(s, kin, world_inertias(s, kin))
-    rows = freedoms(model, s, kin)
-    force = per_freedom(s, total) @ rows.column
-    armature = model.armature.astype(s.dtype)
-    # Positions are relative to the base's origin, so shifting by them brings every F_i to the base (eq. 9.12).
-    one = jax.tree.map(lambda a: a[0], s.root_rotation)
-    coupling = force.shift_to_parent(rows.position).rotate_back(one)
-    base = jax.tree.map(lambda a: a[0], total.roots).rotate(one.T).matrix
-    matrix = on_support(model, pair(force, rows.column, rows.position, rows.position))
-    return _Inertias(base + jnp.diag(armature[:6]), stacked(coupling).T[:, 6:], matrix[6:, 6:] + jnp.diag(armature[6:]))
-
-
-@jax.jit
-def _relative(model: Model, q, v, a, external):
-    """Forces on the base (its axes) and at the joints if the base did not accelerate; `a = None` for joints at rest."""
-    whole = None if a is None else jnp.concatenate([jnp.zeros(6, a.dtype), a])
-    s = setup(model, q, v)
-    kin = kinematics(model, s, v, whole, accelerations=True, gravity=True)
-    forces = transmitted(s, kin, net_forces(s, kin, world_inertias(s, kin), external))
-    tau = project(model, s, kin, forces) + passive_force(model, q, v)
-    return tau if whole is None else tau + per_velocity(model.armature, whole) * whole
-
-
 def floating_equations(
     model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None
 ) -> FloatingEquations:
@@ -98,18 +64,16 @@ def floating_equations(
     """
     _check_floating(model)
     q, v, external = as_state(model, q=q, v=v, external=external)
-    bias = _relative(model, q, v, None, external)
-    own = _inertias(model, q)
-    return FloatingEquations(own.base, own.coupling, own.joint, bias[:6], bias[6:])
+    inertia, bias = mass_matrix(model, q), bias_force(model, q, v, external)
+    return FloatingEquations(inertia[:6, :6], inertia[:6, 6:], inertia[6:, 6:], bias[:6], bias[6:])
 
 
 def floating_mass_matrix(model: Model, q: ArrayLike) -> jax.Array:
     """`H - F^T (I_0^c)^-1 F`: the inertia the joints feel while the base is free to move, shape `(nv - 6, nv - 6)`
     (eq. 9.15). Symmetric, positive definite and dense."""
     _check_floating(model)
-    (q,) = as_state(model, q=q)
-    own = _inertias(model, q)
-    return own.joint - own.coupling.T @ solve(own.base, own.coupling)
+    inertia = mass_matrix(model, q)
+    return inertia[6:, 6:] - inertia[6:, :6] @ solve(inertia[:6, :6], inertia[:6, 6:])
 
 
 def floating_bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: ArrayLike | None = None) -> jax.Array:
@@ -119,20 +83,15 @@ def floating_bias_force(model: Model, q: ArrayLike, v: ArrayLike, external: Arra
     return e.joint_bias - e.coupling.T @ solve(e.base_inertia, e.base_bias)
 
 
-@jax.jit
-def _floating_inverse_dynamics(model: Model, q, v, a, external):
-    relative = _relative(model, q, v, a, external)
+@batch_last
+def _base_inertia(model: Model, q: jax.Array) -> jax.Array:
+    """`I_0^c` in the axes of the base, with its armature, shape `(6, 6, *batch)`, in O(n)."""
     s = setup(model, q)
     kin = kinematics(model, s, positions=True)
-    total = composites(s, kin, world_inertias(s, kin))
-    one = jax.tree.map(lambda x: x[0], s.root_rotation)
-    base = jax.tree.map(lambda x: x[0], total.roots).rotate(one.T).matrix + jnp.diag(model.armature[:6].astype(s.dtype))
-    own = -solve(base, relative[:6])
-    rows = freedoms(model, s, kin)
-    # tau_i = S_i . (I_i^c a_0 + p_i^c), with a_0 at the joint (eq. 9.25).
-    moved = Motion(Vec3.from_array(own[:3]), Vec3.from_array(own[3:])).rotate(one).shift(rows.position)
-    extra = rows.column.dot(per_freedom(s, Parts(total.roots, total.rows)) @ moved)
-    return own, (relative + extra)[6:]
+    roots = composites(s, kin, world_inertias(s, kin)).roots, s.root_rotation
+    total, rotation = jax.tree.map(lambda a: a[0], roots)
+    inertia = jnp.moveaxis(total.rotate(rotation.T).matrix, (-2, -1), (0, 1))
+    return inertia + diagonal(model.armature[:6].astype(s.dtype))
 
 
 def floating_inverse_dynamics(
@@ -140,7 +99,8 @@ def floating_inverse_dynamics(
 ) -> tuple[jax.Array, jax.Array]:
     """How a floating base accelerates, and which joint forces it takes, for given accelerations of the joints, O(n).
 
-    Featherstone (2008), section 9.5 (table 9.6): the base is free, so only the joints' accelerations can be chosen.
+    Featherstone (2008), section 9.5: the base is free, so only the joints' accelerations can be chosen. It accelerates
+    so that of the forces on it, which a first recursion finds for a base that does not, a second one finds none.
 
     **Arguments:**
 
@@ -156,7 +116,8 @@ def floating_inverse_dynamics(
     if joints.shape != (model.nv - 6,):
         raise ValueError(f"`a` has shape {joints.shape}, expected {(model.nv - 6,)}: the joints without the base")
     q, v, whole, external = as_state(model, q=q, v=v, a=jnp.pad(joints, (6, 0)), external=external)
-    return _floating_inverse_dynamics(model, q, v, whole[6:], external)
+    base = -solve(_base_inertia(model, q), inverse_dynamics(model, q, v, whole, external)[:6])
+    return base, inverse_dynamics(model, q, v, jnp.concatenate([base, whole[6:]]), external)[6:]
 
 
 def floating_jacobian(model: Model, q: ArrayLike, name: str, *, frame: FrameChoice) -> jax.Array:
@@ -166,6 +127,5 @@ def floating_jacobian(model: Model, q: ArrayLike, name: str, *, frame: FrameChoi
     bodies makes. **Arguments:** as `jacobian`.
     """
     _check_floating(model)
-    (q,) = as_state(model, q=q)
-    j, own = jacobian(model, q, name, frame=frame), _inertias(model, q)
-    return j[:, 6:] - j[:, :6] @ solve(own.base, own.coupling)
+    j, inertia = jacobian(model, q, name, frame=frame), mass_matrix(model, q)
+    return j[:, 6:] - j[:, :6] @ solve(inertia[:6, :6], inertia[:6, 6:])
