@@ -137,11 +137,28 @@ def mass_matrix(model, q, v, tau):
 
 
 SEVERAL = ((-1, dx.Free()), (0, dx.Spherical()), (0, dx.Cylindrical((0.3, -1.0, 0.2))), (1, dx.Revolute()))
+
+
+def coriolis_matrix(model, q, v, _):
+    return dx.coriolis_matrix(model, q, v)
+
+
+def inverse_mass_matrix(model, q, *_):
+    return dx.inverse_mass_matrix(model, q)
+
+
+def floating(model, q, v, a):
+    return dx.floating_equations(model, q, v), dx.floating_inverse_dynamics(model, q, v, a[6:])
+
+
 FUNCTIONS = {
     "forward dynamics": (dx.forward_dynamics, lambda: trees.build(SEVERAL, 5)),
     "forward dynamics of every joint": (dx.forward_dynamics, lambda: trees.tree("mixed")),
     "mass matrix": (mass_matrix, lambda: trees.tree("screws")),
     "inverse dynamics": (dx.inverse_dynamics, lambda: trees.tree("screws")),
+    "Coriolis matrix": (coriolis_matrix, lambda: trees.tree("screws")),
+    "inverse of the mass matrix": (inverse_mass_matrix, lambda: trees.tree("screws")),
+    "floating base": (floating, lambda: trees.tree("screws")),
     "gradient": (gradient, lambda: trees.tree("arm")),
 }
 LONG = "forward dynamics of every joint"
