@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.algorithms.articulated import Tree, hinged
+from dynax.algorithms.crba import like_matrix
 from dynax.bodies.base import RootInertia, base_accelerations, root_forces
 from dynax.bodies.hinge import slot_rows
 from dynax.compile.batching import batch_last
@@ -160,17 +161,13 @@ def inverse_of(factor: Factor, like: jax.Array) -> jax.Array:
     return 0.5 * (inverse + jnp.swapaxes(inverse, 0, 1))
 
 
-def _like_matrix(model: Model, q: jax.Array) -> jax.Array:
-    return jnp.zeros((model.nv, model.nv, *q.shape[1:]), q.dtype)
-
-
 def _inverse(model: Model, q: jax.Array) -> jax.Array:
     return inverse_of(factorize(model, q), q)
 
 
 # The derivative is no kernel: batches of gradients would take a fifth to a half of the time, and half as long again to
 # compile.
-_inverse_mass_matrix = batch_last(_inverse, partial(along_moving, _inverse), like=_like_matrix)
+_inverse_mass_matrix = batch_last(_inverse, partial(along_moving, _inverse), like=like_matrix)
 
 
 @for_models
