@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
 
 from dynax.algorithms.crba import composites, mass_matrix
@@ -116,8 +117,15 @@ def floating_inverse_dynamics(
     if joints.shape != (model.nv - 6,):
         raise ValueError(f"`a` has shape {joints.shape}, expected {(model.nv - 6,)}: the joints without the base")
     q, v, whole, external = as_state(model, q=q, v=v, a=jnp.pad(joints, (6, 0)), external=external)
-    base = -solve(_base_inertia(model, q), inverse_dynamics(model, q, v, whole, external)[:6])
-    return base, inverse_dynamics(model, q, v, jnp.concatenate([base, whole[6:]]), external)[6:]
+    inertia = _base_inertia(model, q)
+
+    def recursion(base: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        tau = inverse_dynamics(model, q, v, jnp.concatenate([base, whole[6:]]), external)
+        return base - solve(inertia, tau[:6]), (base, tau[6:])
+
+    # A loop, since the same program twice takes twice as long to compile.
+    _, (bases, forces) = lax.scan(recursion, whole[:6], length=2)
+    return bases[1], forces[1]
 
 
 def floating_jacobian(model: Model, q: ArrayLike, name: str, *, frame: FrameChoice) -> jax.Array:
