@@ -165,8 +165,8 @@ def _inverse(model: Model, q: jax.Array) -> jax.Array:
     return inverse_of(factorize(model, q), q)
 
 
-# The derivative is no kernel: batches of gradients would take a fifth to a half of the time, and half as long again to
-# compile.
+# The derivative is no kernel: batches of gradients would take a fifth to a half of the time, and nearly twice as long
+# to compile.
 _inverse_mass_matrix = batch_last(_inverse, partial(along_moving, _inverse), like=like_matrix)
 
 

@@ -1,1 +1,2 @@
-"""Ways to the acceleration: the public door, and routes other than the recursion over bodies."""
+"""Ways to the acceleration: the public door, and routes other than the recursion over bodies; floating bases apart
+from their joints."""

@@ -5,7 +5,7 @@
 
 A free base is a joint with six freedoms, so `forward_dynamics` and the rest serve it as they are. These are the forms
 in which the base is eliminated: functions of the joints alone, for a base on which nothing acts but gravity and
-`external`.
+`external`. The blocks are those of the mass matrix and of the bias force.
 """
 
 from __future__ import annotations

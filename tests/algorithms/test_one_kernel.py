@@ -136,9 +136,6 @@ def mass_matrix(model, q, v, tau):
     return dx.mass_matrix(model, q)
 
 
-SEVERAL = ((-1, dx.Free()), (0, dx.Spherical()), (0, dx.Cylindrical((0.3, -1.0, 0.2))), (1, dx.Revolute()))
-
-
 def coriolis_matrix(model, q, v, _):
     return dx.coriolis_matrix(model, q, v)
 
@@ -151,6 +148,7 @@ def floating(model, q, v, a):
     return dx.floating_equations(model, q, v), dx.floating_inverse_dynamics(model, q, v, a[6:])
 
 
+SEVERAL = ((-1, dx.Free()), (0, dx.Spherical()), (0, dx.Cylindrical((0.3, -1.0, 0.2))), (1, dx.Revolute()))
 FUNCTIONS = {
     "forward dynamics": (dx.forward_dynamics, lambda: trees.build(SEVERAL, 5)),
     "forward dynamics of every joint": (dx.forward_dynamics, lambda: trees.tree("mixed")),
