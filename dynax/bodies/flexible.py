@@ -81,7 +81,7 @@ class Stacked:
 
     groups: tuple[Group, ...]
     nodes: dict[str, jax.Array]
-    """Those of displaced places, by the names in `FlexibleBody`."""
+    """Those of displaced places, by the names in `FlexibleBody`; without foreshortening where no level has it."""
     still: jax.Array
     """Positions of those of the others."""
     rows: tuple[tuple[int, ...], ...]
@@ -129,9 +129,10 @@ def stack(model: FlexibleModel, dtype: Any, axes: int = 0) -> Stacked:
         }
         body = dataclasses.replace(model.bodies[own[0]], **leaves)
         groups.append(Group(body.polynomials, body.modal_mass, body.stiffness, body.damping))
+    names = ("node_position", "node_translation", "node_rotation")
+    names += ("node_foreshortening",) if "consistent" in levels else ()
     nodes = {
-        name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0]))
-        for name in ("node_position", "node_translation", "node_rotation", "node_foreshortening")
+        name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0])) for name in names
     }
     moved, position = displaced(model), nodes["node_position"]
     still = np.delete(np.arange(len(position)), moved)
@@ -224,13 +225,16 @@ class FlexibleBodies:
         """
         nodes = self.nodes
         x, own = take_rows(eta, self.owner[self.displaced]), take_rows(rate, self.owner[self.displaced])
-        drawn = apart(summed(nodes["node_foreshortening"] * x[:, None, :, None], 2))  # (node, mode, 3)
-        slope = jnp.swapaxes(nodes["node_translation"], 1, 2) + drawn
-        position = nodes["node_position"] + summed((slope - 0.5 * drawn) * x[:, :, None])
+        slope, shortening, gain = jnp.swapaxes(nodes["node_translation"], 1, 2), nodes.get("node_foreshortening"), None
+        secant = slope  # (node, mode, 3)
+        if shortening is not None:
+            drawn = apart(summed(shortening * x[:, None, :, None], 2))
+            slope, secant = slope + drawn, slope + 0.5 * drawn
+            gain = _vec(summed(summed(shortening * own[:, None, :, None], 2) * own[:, :, None]))
+        position = nodes["node_position"] + summed(secant * x[:, :, None])
         angle = summed(nodes["node_rotation"] * x[:, None], 2)
         speed = summed(slope * own[:, :, None])
-        gain = summed(summed(nodes["node_foreshortening"] * own[:, None, :, None], 2) * own[:, :, None])
-        turning, moving, gain = _vec(nodes["node_rotation"]), _vec(jnp.swapaxes(slope, 1, 2)), _vec(gain)
+        turning, moving = _vec(nodes["node_rotation"]), _vec(jnp.swapaxes(slope, 1, 2))
         angle, p, speed = (_vec(apart(a)) for a in (angle, position, speed))
 
         frame = self.first[self.displaced].reshape(-1, *(1,) * len(self.batch))
@@ -251,7 +255,8 @@ class FlexibleBodies:
         columns = Motion(angular, _each_mode(onto) @ moving)
         spin = jacobian @ turned
         ahead = _chosen(frame, speed, onto @ speed) if frames else onto @ speed
-        drift = Motion(bias, onto @ gain + ahead.cross(spin))
+        around = ahead.cross(spin)
+        drift = Motion(bias, around if gain is None else onto @ gain + around)
         place = _chosen(frame, -back.transpose_apply(p), p) if frames else p
         if frames:
             arm = jax.tree.map(apart, _chosen(frame, p, Vec3(0.0, 0.0, 0.0)))
