@@ -116,6 +116,11 @@ class Topology:
     def all_revolute(self) -> bool:
         return all(self.joints[body].screw == (1.0, 0.0) and not self.joints[body].parameters for body in self.carried)
 
+    @cached_property
+    def all_add(self) -> bool:
+        """Whether `integrate` of every joint is a sum."""
+        return all(joint.adds for joint in self.joints)
+
     # Trees the sweeps walk ---------------------------------------------------------------------------------------
 
     @cached_property

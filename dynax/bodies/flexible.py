@@ -131,9 +131,7 @@ def stack(model: FlexibleModel, dtype: Any, axes: int = 0) -> Stacked:
         groups.append(Group(body.polynomials, body.modal_mass, body.stiffness, body.damping))
     names = ("node_position", "node_translation", "node_rotation")
     names += ("node_foreshortening",) if "consistent" in levels else ()
-    nodes = {
-        name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0])) for name in names
-    }
+    nodes = {name: jnp.concatenate(_broadcast([leaves[name] for leaves in padded], _AXES[name][0])) for name in names}
     moved, position = displaced(model), nodes["node_position"]
     still = np.delete(np.arange(len(position)), moved)
     return Stacked(tuple(groups), take_rows(nodes, moved), take_rows(position, still), tuple(rows))

@@ -28,7 +28,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, on_one_device
+from dynax.compile.lowering import in_many_kernels, on_cpus, on_gpus, without_mesh
 from dynax.compile.prepared import Lines
 from dynax.compile.spread import rule, spread
 from dynax.compile.zeros import along_moving, is_zero
@@ -251,7 +251,7 @@ class _Batched:
     def shapes(self, structure: Any, leaves: Any) -> Any:
         """Of the results, whatever devices the leaves vary over: traced as when it is lowered, and so only once."""
         plain = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in leaves]
-        with jax.numpy_rank_promotion("allow"), on_one_device():  # inside, arrays have batch axes or none
+        with jax.numpy_rank_promotion("allow"), without_mesh():  # inside, arrays have batch axes or none
             return jax.eval_shape(self.like, *structure.unflatten(plain))
 
     def on_leaves(self, structure: Any, leaves: Any) -> list:

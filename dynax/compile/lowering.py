@@ -64,7 +64,7 @@ def _shared(
     if count is None or function.known:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
     if count == 1:
-        with on_one_device():
+        with without_mesh():
             return _lowered(context, operands, on_one)
     if not batch or not isinstance(batch[-1], int) or batch[-1] % count:
         return in_many_kernels(context, *operands, function=function, structure=structure, batch=batch)
@@ -74,12 +74,13 @@ def _shared(
     shared = jax.shard_map(
         lambda *leaves: tuple(on_one(*leaves)), mesh=mesh, in_specs=specs, out_specs=results, check_vma=False
     )
-    return _lowered(context, operands, lambda *leaves: list(shared(*leaves)))
+    with without_mesh():
+        return _lowered(context, operands, lambda *leaves: list(shared(*leaves)))
 
 
-def on_one_device() -> AbstractContextManager[Any]:
-    """Programs are traced as for one device: within `shard_map` a transpose would move its result to where its argument
-    lies, which no kernel can."""
+def without_mesh() -> AbstractContextManager[Any]:
+    """Programs are traced as for one device, whatever mesh is set: within `shard_map` a transpose would move its result
+    to where its argument lies, which no kernel can, and devices are shared by a mesh of our own."""
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 

@@ -248,9 +248,12 @@ def _units(q: Coordinates) -> list[Coordinates]:
 
 def unit_vector(axis: Sequence[float], what: str) -> tuple[float, float, float]:
     """`axis` scaled to length one; an axis that is none raises."""
-    a = np.asarray(axis, dtype=np.float64)
+    try:
+        a = np.asarray(axis, dtype=np.float64)
+    except (TypeError, ValueError):  # a name, or rows of different lengths
+        a = np.empty(0)
     if a.shape != (3,) or not np.all(np.isfinite(a)):
-        raise ValueError(f"{what} must be three finite numbers, got {axis!r}")
+        raise ValueError(f"{what} must be three finite numbers, for example (0, 0, 1), got {axis!r}")
     largest = np.max(np.abs(a))
     if largest == 0.0:
         raise ValueError(f"{what} is zero: it must point along the joint, for example (0, 0, 1)")

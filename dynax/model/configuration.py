@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dynax.compile.batching import batch_last
 from dynax.model.checks import as_state
 from dynax.model.kinds import for_models
 from dynax.model.model import Model
@@ -128,9 +129,19 @@ def bracket_rows(model: Model, a: jax.Array, b: jax.Array) -> jax.Array:
     return _each(model, lambda kind, _, a, b: kind.bracket(a, b), ("nv",) * 3, a, b)
 
 
-_integrate = jax.jit(integrate_rows)
+def _mapped(rows: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """One of the above for a state: rotations in a kernel, and their derivatives in another; sums need none."""
+    of_rotations, plain = batch_last(rows), jax.jit(rows)
+
+    def mapped(model: Model, *states: jax.Array) -> jax.Array:
+        turning = isinstance(model, Model) and not model.topology.all_add
+        return (of_rotations if turning else plain)(model, *states)
+
+    return mapped
+
+
+_integrate, _difference = _mapped(integrate_rows), _mapped(difference_rows)
 _rate = jax.jit(rate_rows)
-_difference = jax.jit(difference_rows)
 
 
 @jax.jit

@@ -19,19 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dynax.compile.batching import batch_last
 from dynax.embedding.flexible import own_bodies
 from dynax.embedding.model import tree_of
 from dynax.model import Model
-from dynax.model.configuration import integrate, integrate_rows
+from dynax.model.configuration import integrate
 from dynax.model.flexible import FlexibleModel, skeleton_of
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 from dynax.sweep.scan import settled
 
 Row = tuple[float, ...]
-
-_flow = batch_last(integrate_rows)
-"""`integrate` in a kernel, and its derivative in another."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,6 @@ class Tableau:
         of_rates, of_velocities = (jnp.asarray(each.T, q.dtype) for each in rows)
         delays, stages, nv = np.sum(self.velocities, axis=1), len(self.weights), model.nv
 
-        flowed = _flow if isinstance(model, Model) and not adding else integrate
-
         def stage(found: tuple, given: tuple) -> tuple[tuple, None]:
             (now, qs, changes, ways, begun), (k, delay, start, of_rate, of_velocity) = found, given
             x_now = x + dt * changes[k]
@@ -78,7 +72,7 @@ class Tableau:
             if starts.any():
                 qs = qs.at[k].set(now)
                 from_here = qs[start]
-            now = flowed(model, from_here, dt * ways[k + 1])
+            now = integrate(model, from_here, dt * ways[k + 1])
             return (now, qs, changes, ways, jnp.where(k == 0, slope, begun)), None
 
         # Sums of all stages to come grow with each: where they are made of all that were, a batch is copied each time.
@@ -90,7 +84,7 @@ class Tableau:
         )
         (end, _, changes, ways, begun), _ = jax.lax.scan(stage, start, given)
         for k in range(stages + 1, len(ways)):
-            end = flowed(model, end, dt * ways[k])
+            end = integrate(model, end, dt * ways[k])
         return end, x + dt * changes[stages], begun
 
 

@@ -284,6 +284,7 @@ def test_polarity(joint, rng):
         (lambda: dx.Revolute((0, 0, 0)), ValueError, "Revolute: `axis` is zero"),
         (lambda: dx.Prismatic((1, 0)), ValueError, "three finite numbers"),
         (lambda: dx.Helical((np.nan, 0, 1)), ValueError, "three finite numbers"),
+        (lambda: dx.Revolute("x"), ValueError, "three finite numbers, for example .* got 'x'"),
         (lambda: dx.Helical(pitch=np.inf), ValueError, "`pitch` must be one finite number"),
         (lambda: dx.Planar((0, 0, 0)), ValueError, "`normal` is zero"),
         (lambda: dx.Universal((1, 0, 0), (1, 1, 0)), ValueError, "must be perpendicular"),

@@ -88,7 +88,15 @@ def backward():
         for way, args in ((slope_of_floating, share), (split, start))
     ]
 
+def within(function, expected, args):
+    with jax.set_mesh(explicit.mesh):
+        return compare(function, expected, args, explicit)
+
 ways = {
+    "vmap, mesh set": lambda: within(jax.vmap(fd, in_axes=(None, 0, 0, 0)), expected, state),
+    "batched gradient, mesh set": lambda: within(
+        dx.batch(jax.grad(final, argnums=(1, 3))), jax.jit(gradient)(model, q, v, forces), (q, v, forces)
+    ),
     "shard_map": lambda: mapped(jax.vmap(fd, in_axes=(None, 0, 0, 0)), state),
     "shard_map, gradient": lambda: mapped(gradient, (q, v, forces)),
     "rollout": lambda: compare(jax.vmap(rollout, in_axes=(None, 0, 0, 0)), over(rollout, q, v, forces), (q, v, forces)),
@@ -129,11 +137,13 @@ def found(folder: Path, *ways: str) -> dict:
 
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory) -> dict:
-    return found(tmp_path_factory.mktemp("sharding"), "shard_map")
+    return found(tmp_path_factory.mktemp("sharding"), "shard_map", "vmap, mesh set")
 
 
-CASES = ("vmap", "batch", "batch, outside jit", "shard_map")
-MORE = ("rollout", "shard_map, gradient", "vmap, axes in the types", "batch, axes in the types")
+CASES = ("vmap", "batch", "batch, outside jit", "shard_map", "vmap, mesh set")
+MORE = (
+    "rollout", "shard_map, gradient", "vmap, axes in the types", "batch, axes in the types", "batched gradient, mesh set"
+)  # fmt: skip
 
 
 def check(result: dict) -> None:
