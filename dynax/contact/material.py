@@ -123,8 +123,8 @@ def check_material(material: Material, element: str) -> None:
         value = getattr(material, part)
         if value is None or isinstance(value, Tracer):
             continue
-        least = 1 if part == "exponent" else 0
-        if not (np.isfinite(value) and value >= least) or (part == "restitution" and value > 1):
+        least, most = 1 if part == "exponent" else 0, 1 if part == "restitution" else np.inf
+        if not np.all(np.isfinite(value) & (np.asarray(value) >= least) & (np.asarray(value) <= most)):
             allowed = "from 0 to 1" if part == "restitution" else f"{least} or more, and finite"
             raise ModelError(f"its {part} is {value}, expected {allowed}", element=element)
 

@@ -24,7 +24,7 @@ from dynax.embedding.model import EmbeddedModel, tree_of
 from dynax.errors import ModelError
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel, skeleton_of
-from dynax.model.structure import WORLD, Finding
+from dynax.model.structure import WORLD, Finding, close_names
 from dynax.operators.pytree import pytree_dataclass
 from dynax.spatial import Transform
 from dynax.sweep import take_rows
@@ -109,6 +109,27 @@ class Scene:
     def replace(self, **leaves: Any) -> Scene:
         """A scene whose model has some leaves replaced."""
         return dataclasses.replace(self, model=self.model.replace(**leaves))
+
+    def with_material(self, *on: str, **numbers: Any) -> Scene:
+        """A scene whose colliders have some numbers of their `Material` replaced, such as `friction=0.3`.
+
+        `on`: names of colliders, of bodies, or `"world"`; all colliders without any. What `pairs` gave for a pair holds
+        as before. Traced numbers are taken, so that what comes of them has derivatives by them. `ModelError` for
+        names that do not exist and numbers that are none.
+        """
+        of_body = {-1: WORLD} | {k: self.tree.body_names[k] for k in set(self.bodies) if k >= 0}
+        known = [(name, of_body[body]) for name, body in zip(self.names, self.bodies, strict=True)]
+        for name in on:
+            if not any(name in own for own in known):
+                raise ModelError(close_names(name, {x for own in known for x in own}, "collider, or body with one"))
+        if unknown := set(numbers) - set(Material.__dataclass_fields__):
+            raise ModelError(close_names(unknown.pop(), Material.__dataclass_fields__, "number of a Material"))
+        materials = list(self.materials)
+        for k, own in enumerate(known):
+            if not on or not set(own).isdisjoint(on):
+                materials[k] = dataclasses.replace(materials[k], **numbers)
+                check_material(materials[k], f"collider {own[0]!r}")
+        return dataclasses.replace(self, materials=tuple(jax.tree.map(jnp.asarray, materials)))
 
     @property
     def groups(self) -> tuple[tuple[tuple[int, int], ...], ...]:

@@ -325,7 +325,10 @@ def _joined(parts: Sequence[ArrayLike]) -> np.ndarray:
 
 
 def _vector(value: ArrayLike, size: int, what: str, label: str, *, finite: bool = True) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:  # a name, or rows of different lengths
+        raise ModelError(f"{what} must be a number or {size} numbers, got {value!r}", element=label) from error
     if array.shape not in ((), (size,)):
         raise ModelError(f"{what} must be a number or have shape ({size},), got shape {array.shape}", element=label)
     if np.any(np.isnan(array)) or (finite and not np.all(np.isfinite(array))):

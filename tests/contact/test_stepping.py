@@ -497,15 +497,42 @@ def test_materials_have_derivatives():
     @jax.jit
     @jax.value_and_grad
     def distance(friction):
-        rough = (c.Material(friction=friction), c.Material(friction=friction))
-        own = c.Scene(scene.model, scene.shapes, scene.placements, rough, scene.bodies, scene.names, scene.pairs)
-        return dx.rollout(own, q, jnp.zeros(6).at[3].set(1.0), jnp.zeros((20, 6)), 0.005).q[-1, 0]
+        return dx.rollout(
+            scene.with_material(friction=friction), q, jnp.zeros(6).at[3].set(1.0), jnp.zeros((20, 6)), 0.005
+        ).q[-1, 0]
 
     value, slope = distance(0.3)
     # v t - mu g t^2 / 2, in steps whose velocity is that of their end
     t, dt = 0.1, 0.005
     close(value, t - 0.3 * G * t * (t + dt) / 2, 1e-5)
     close(slope, -G * t * (t + dt) / 2, 1e-3)
+
+
+def test_numbers_of_materials_are_replaced():
+    """By the names of colliders or of what they are on; a batch may have several, and wrong names are named."""
+    scene = c.scene(BLOCK, [c.Collider("world", c.Plane(), name="ground"), c.Collider("block", c.Box([0.2, 0.2, 0.1]))])
+    first, second = scene.with_material("block", friction=0.2).with_material("ground", restitution=1.0).materials
+    assert (first.friction, first.restitution) == (None, 1.0)
+    assert (second.friction, second.restitution) == (0.2, None)
+
+    @jax.jit
+    @jax.vmap
+    def slid(friction):
+        own = scene.with_material(friction=friction)
+        v = jnp.zeros(6).at[3].set(1.0)
+        return dx.rollout(own, RISE().at[2].set(0.05), v, jnp.zeros((20, 6)), 0.005).q[-1, 0]
+
+    both = slid(jnp.array([0.1, 0.3]))
+    assert both[0] > both[1] > 0
+
+    with pytest.raises(
+        dx.ModelError, match="no collider, or body with one named 'grond'; did you mean one of: 'ground'"
+    ):
+        scene.with_material("grond", friction=0.3)
+    with pytest.raises(dx.ModelError, match="no number of a Material named 'frction'; did you mean one of: 'friction'"):
+        scene.with_material(frction=0.3)
+    with pytest.raises(dx.ModelError, match="collider 'ground': its friction is -1"):
+        scene.with_material("ground", friction=-1.0)
 
 
 def test_float32():
