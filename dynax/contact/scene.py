@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -76,6 +76,9 @@ class Scene:
     """Of derivatives of relaxed contact, `dx.simulate.Smoothed`; it changes no motion [J]."""
     report: tuple[Finding, ...] = ()
     """What of a file was left out, or is not as it was written."""
+
+    meanings: ClassVar[str] = "dynax.contact.configurations"
+    """Where it is said what functions of a model mean for a scene."""
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dynax.optimize.interval import METHODS, CollocatedPlant
-from dynax.optimize.plant import FunctionPlant, ModelPlant
+from dynax.optimize.plant import FunctionPlant, ModelPlant, refuse_scene
 from dynax.optimize.problem import Problem, Term
 from dynax.optimize.problem import problem as make_problem
 from dynax.simulate.stepper import refuse_closed
@@ -68,6 +68,7 @@ def collocation(
         raise ValueError(f"`dt` has shape {steps.shape}, expected (N,), the length of each interval")
     rate = dynamics.function if isinstance(dynamics, FunctionPlant) else None
     if isinstance(dynamics, ModelPlant):
+        refuse_scene(dynamics.model, "collocation")
         refuse_closed(dynamics.model, dynamics.stepper)  # type: ignore[arg-type]
     if free_time is not None and not 0.0 < free_time[0] <= free_time[1]:
         raise ValueError(f"`free_time` is {free_time}, expected two positive factors, the least first")

@@ -24,7 +24,7 @@ from dynax.linear.matrices import product
 from dynax.linear.solve import solve as solve_linear
 from dynax.operators.pytree import pytree_dataclass
 from dynax.optimize.dynamics import joint_force
-from dynax.optimize.plant import ClosedFormEuler, ModelPlant
+from dynax.optimize.plant import ClosedFormEuler, ModelPlant, refuse_scene
 from dynax.simulate.stepper import refuse_closed
 
 
@@ -106,6 +106,7 @@ def inverse_plant(model: Any, *, actuation: ArrayLike | None = None) -> InverseP
     where `x = [q, v]` and `w` has `nu` entries; the plant is a pytree, take it from `params` to differentiate by the
     model.
     """
+    refuse_scene(model, "inverse_plant")
     refuse_closed(model, ClosedFormEuler())
     nv = model.nv
     B = np.eye(nv) if actuation is None else np.asarray(actuation, float)

@@ -31,9 +31,9 @@ def with_limits(problem: Problem) -> Problem:
     `ValueError` for a plant that has no such limits, and where nothing is left between two limits of a control.
     """
     plant = problem.plant
-    if not (isinstance(plant, ModelPlant) and isinstance(plant.model, Model)):
+    if not (isinstance(plant, ModelPlant) and isinstance(plant.moving, Model)):
         raise ValueError("the plant of `problem` has no limits: give it `lower`, `upper` and `constraints`")
-    model, limits = plant.model, problem.limits
+    model, limits = plant.moving, problem.limits
     position, velocity, effort = (
         np.asarray(x, float) for x in (model.position_limits, model.velocity_limits, model.effort_limits)
     )

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dynax.contact.scene import Scene
 from dynax.derivatives.adjoint import paired_within
 from dynax.derivatives.forward_dynamics import forward_dynamics_and_derivatives
 from dynax.derivatives.rule import closed_form
@@ -81,6 +82,11 @@ class ModelPlant:
     stepper: str | AbstractStepper
 
     @property
+    def moving(self) -> Any:
+        """The model without what it may touch, which has no say in what its tangents are."""
+        return self.model.model if isinstance(self.model, Scene) else self.model
+
+    @property
     def nx(self) -> int:
         return self.model.nq + self.model.nv
 
@@ -144,12 +150,13 @@ class ModelPlant:
     def landed(self, x: jax.Array, dx: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """As the function `landed`. Of embedded loops it is the independent joints that count, which do not know of
         the others."""
-        tree, (nq, nv), own = tree_of(self.model), (self.model.nq, self.model.nv), slice(None)
+        model, (nq, nv), own = self.moving, (self.model.nq, self.model.nv), slice(None)
+        tree = tree_of(model)
         if not isinstance(tree, Model):
             return landed_by_directions(self, x, dx, after)
         w = dx[:nv]
-        if isinstance(self.model, EmbeddedModel):
-            own = np.array(self.model.independent, int)
+        if isinstance(model, EmbeddedModel):
+            own = np.array(model.independent, int)
             w = jnp.zeros(tree.nv, w.dtype).at[own].set(w)
         c, turns = landing(tree, x[:nq], w, after[:nq])
         blocks = (within_joints(tree, part)[own][:, own] for part in jnp.split(turns, 2, axis=1))
@@ -183,8 +190,9 @@ def plant(
     **Arguments:**
 
     - `dynamics`: a model, or any function `step(x, u, params) -> x` of the state at the next knot.
-    - Of a model: `stepper`, as in `dx.rollout`, by default `ClosedFormEuler()`, and `actuation`, joint forces per
-      control `(nv, nu)`, by default the identity.
+    - Of a model or a `contact.Scene`: `stepper`, as in `dx.rollout`, by default `ClosedFormEuler()`, of a scene
+      `"semi_implicit"`, whose derivatives through contact are exact, and so zero where nothing touches yet; and
+      `actuation`, joint forces per control `(nv, nu)`, by default the identity.
     - Of a function: how many `states` and `controls` it has; where states do not add, `tangents` with
       `integrate(x, dx)` and `difference(x0, x1)`, which undoes it.
     """
@@ -196,7 +204,8 @@ def plant(
             raise ValueError(f"`actuation` has shape {matrix.shape}, expected ({dynamics.nv}, controls)")
         if matrix is not None and not matrix.shape[1]:
             raise ValueError(f"`actuation` has shape {matrix.shape}, expected one column or more: there is no control")
-        return ModelPlant(dynamics, matrix, ClosedFormEuler() if stepper is None else stepper)
+        own = "semi_implicit" if isinstance(dynamics, Scene) else ClosedFormEuler()
+        return ModelPlant(dynamics, matrix, own if stepper is None else stepper)
     if states is None or controls is None:
         raise ValueError("`states` and `controls` are missing: a function does not say how many it has")
     for name, number in (("states", states), ("controls", controls)):
@@ -205,6 +214,15 @@ def plant(
     if not (integrate is None) == (difference is None) == (tangents is None):
         raise ValueError("`tangents`, `integrate` and `difference` belong together: give all of them or none")
     return FunctionPlant(dynamics, states, controls, states if tangents is None else tangents, integrate, difference)
+
+
+def refuse_scene(model: Any, what: str) -> None:
+    """`ValueError` of what needs accelerations that are smooth."""
+    if isinstance(model, Scene):
+        raise ValueError(
+            f"{what}: a scene has no acceleration, only steps; take `o.problem(o.plant(scene), ...)`, or its `model`, "
+            "which touches nothing"
+        )
 
 
 @dataclass(frozen=True)

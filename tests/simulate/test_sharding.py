@@ -142,8 +142,9 @@ def sharded(tmp_path_factory) -> dict:
 
 CASES = ("vmap", "batch", "batch, outside jit", "shard_map", "vmap, mesh set")
 MORE = (
-    "rollout", "shard_map, gradient", "vmap, axes in the types", "batch, axes in the types", "batched gradient, mesh set"
-)  # fmt: skip
+    *("rollout", "shard_map, gradient", "vmap, axes in the types", "batch, axes in the types"),
+    "batched gradient, mesh set",
+)
 
 
 def check(result: dict) -> None:
