@@ -124,7 +124,8 @@ class Scene:
         known = [(name, of_body[body]) for name, body in zip(self.names, self.bodies, strict=True)]
         for name in on:
             if not any(name in own for own in known):
-                raise ModelError(close_names(name, {x for own in known for x in own}, "collider, or body with one"))
+                names = dict.fromkeys(x for own in known for x in own)
+                raise ModelError(close_names(name, names, "collider, or body with one"))
         if unknown := set(numbers) - set(Material.__dataclass_fields__):
             raise ModelError(close_names(unknown.pop(), Material.__dataclass_fields__, "number of a Material"))
         materials = list(self.materials)

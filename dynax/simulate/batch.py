@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -14,11 +15,15 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dynax.compile.tiles import LANES, NEAR, by_tiles, even_width, in_tiles
+from dynax.contact.scene import Scene
 from dynax.embedding.model import EmbeddedModel
 from dynax.flexible.body import leaf_shapes
 from dynax.model import Model
 from dynax.model.flexible import FlexibleModel
 from dynax.model.numbers import number_shapes
+
+AXES = {"rotation": 3, "translation": 2, "radii": 1, "half": 1, "points": 2, "heights": 2, "offsets": 2}
+"""Of the numbers of a scene, its model's aside, where they are not single ones."""
 
 
 def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | None = None) -> Callable:
@@ -30,8 +35,9 @@ def batch(fn: Callable, *, tile: int | None = None, sharding: NamedSharding | No
 
     **Arguments:**
 
-    - `fn`: a function of arrays (and pytrees of them). Of a model among the arguments those leaves are batched that
-      have a leading batch axis; all others are shared by the samples.
+    - `fn`: a function of arrays (and pytrees of them). Of a model or a scene among the arguments those leaves are
+      batched that have a leading batch axis; all others are shared by the samples, and so are the parameters of a
+      `contact.Ground`.
     - `tile`: samples at a time, on each device; by default about a hundred on a CPU, the whole batch elsewhere.
     - `sharding`: how the batch axis lies on the devices, if on several; each then computes its own samples, and none
       speaks to another. Default: what the arrays show, else all CPU devices of the process. Arrays show nothing under
@@ -88,9 +94,19 @@ def batch_axes(argument: Any) -> Any:
         axes = jax.tree.leaves(batch_axes(argument.tree), is_leaf=lambda x: x is None)
     elif isinstance(argument, Model):
         axes = _own_axes(argument, number_shapes(argument.structure))
+    elif isinstance(argument, Scene):
+        paths, _ = jax.tree_util.tree_flatten_with_path(dataclasses.replace(argument, model=None))
+        axes = jax.tree.structure(argument.model).flatten_up_to(batch_axes(argument.model))
+        axes += [_leading(path, leaf) for path, leaf in paths]
     else:
         return jax.tree.map(lambda _: 0, argument)
     return jax.tree.unflatten(jax.tree.structure(argument), axes)
+
+
+def _leading(path: tuple, leaf: Any) -> int | None:
+    """Of a number of a scene."""
+    names = [key.name for key in path if hasattr(key, "name")]
+    return 0 if "parameters" not in names and jnp.ndim(leaf) > AXES.get(names[-1], 0) else None
 
 
 def _own_axes(model: Any, shapes: dict[str, tuple[int, ...]]) -> list[int | None]:
