@@ -23,7 +23,7 @@ from dynax.embedding.flexible import own_bodies
 from dynax.embedding.model import tree_of
 from dynax.model import Model
 from dynax.model.configuration import integrate
-from dynax.model.flexible import FlexibleModel, skeleton_of
+from dynax.model.flexible import FlexibleModel
 from dynax.simulate.stepper import AbstractStepper, State, acceleration
 from dynax.sweep.scan import settled
 
@@ -91,9 +91,9 @@ class Tableau:
 def adds(model: Model) -> bool:
     """Whether two steps are one by their sum. Modes add, however the places that they move turn."""
     tree = tree_of(model)
-    joints = skeleton_of(tree).topology.joints
-    own = own_bodies(tree) if isinstance(tree, FlexibleModel) else range(len(joints))
-    return all(joints[body].adds for body in own)
+    if isinstance(tree, FlexibleModel):
+        return all(tree.skeleton.topology.joints[body].adds for body in own_bodies(tree))
+    return tree.topology.all_add
 
 
 HEUN = Tableau(
